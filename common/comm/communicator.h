@@ -1,0 +1,131 @@
+#pragma once
+/// \file
+/// The collectives of ZeRO over a transport, with the byte ledger. Communication moves bytes; every sum is ours and in
+/// a stated order.
+
+#include <array>
+#include <cstring>
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "common/comm/transport.h"
+#include "common/device/device.h"
+
+namespace zero {
+
+/// What bytes are sent for. `control` (digests, agreement on errors, verification) is not part of a step and is not
+/// reported.
+enum class Purpose { gradients, gradients_across, parameters, scalars, control };
+inline constexpr int kPurposes = 5;
+std::string_view name(Purpose purpose);
+
+/// What a rank has sent for one purpose since the ledger was cleared.
+struct Traffic {
+  std::string collective;  ///< "reduce_scatter", "all_gather", "reduce_scatter + all_gather"
+  Index sent = 0;          ///< payload bytes that left this rank
+  Index calls = 0;         ///< collectives
+};
+
+/// A range of columns [begin, begin + size) of a unit's N x slice view: what one collective moves.
+struct Bucket {
+  Index begin = 0;
+  Index size = 0;
+};
+
+/// The buckets of a slice of `slice` elements, each at most `largest` elements (at least 1): whole blocks first, the
+/// rest last. One bucket when `largest >= slice`.
+std::vector<Bucket> buckets(Index slice, Index largest);
+
+/// `--collectives`
+enum class CollectiveKind { canonical, ring, native };
+
+/// A collective that has been started. On a device without streams it is complete at once; wait() is where the
+/// algorithm needs its result.
+class Pending {
+ public:
+  void wait() {}
+};
+
+/// Collectives of one communicator. Not thread-safe. All calls are collective: same order, same sizes on all ranks.
+class Communicator {
+ public:
+  virtual ~Communicator() = default;
+  Communicator(const Communicator&) = delete;
+  Communicator& operator=(const Communicator&) = delete;
+
+  [[nodiscard]] int rank() const { return rank_; }
+  [[nodiscard]] int size() const { return size_; }
+
+  /// Receives sum, fp32, the elements [begin, begin + sum.size) of this rank's slice, summed over the ranks. `sum` is
+  /// valid during the call. Called for consecutive parts of the bucket.
+  using Sink = std::function<void(Index begin, Array sum)>;
+
+  /// Sums the bucket over ranks; every rank gets its own slice's columns:
+  /// \code
+  ///   for i in bucket:  sum[i] = tree over ranks r of unit_of_rank_r[rank() * slice + i],  slice = unit.size / size()
+  /// \endcode
+  /// canonical: tree order. ring: ring order (rank()+1, rank()+2, ... , rank()). native: MPI_Reduce_scatter_block's.
+  /// `unit` is a flat unit of size() equal slices; the sink may overwrite this rank's own slice of it.
+  /// One rank: the sink gets its own elements. Sends (N-1) * bucket.size elements.
+  virtual void reduce_scatter(ConstArray unit, Bucket bucket, Purpose purpose, const Sink& sink) = 0;
+
+  /// Every rank's columns of the bucket, from its own slice of `unit`, to all ranks, in place:
+  /// \code
+  ///   for r, i in bucket:  unit[r * slice + i] = unit_of_rank_r[r * slice + i]
+  /// \endcode
+  /// Sends (N-1) * bucket.size elements.
+  virtual Pending all_gather(Array unit, Bucket bucket, Purpose purpose) = 0;
+
+  /// Like all_gather, but this rank's slice comes from `slice` (and is copied into its place in `unit`).
+  virtual Pending all_gather(Array unit, ConstArray slice, Bucket bucket, Purpose purpose) = 0;
+
+  /// The `mine.size()` bytes of every rank, one after the other in rank order. Small data.
+  std::vector<std::byte> gather_bytes(ConstBytes mine, Purpose purpose, const char* what);
+
+  /// gather_bytes for a trivially copyable value.
+  template <typename T>
+  std::vector<T> gather(const T& mine, Purpose purpose, const char* what) {
+    const auto bytes = gather_bytes(std::as_bytes(std::span(&mine, 1)), purpose, what);
+    std::vector<T> all(static_cast<std::size_t>(size()));
+    std::memcpy(all.data(), bytes.data(), bytes.size());
+    return all;
+  }
+
+  /// Waits for all ranks.
+  void barrier();
+
+  [[nodiscard]] const Traffic& traffic(Purpose purpose) const { return traffic_[static_cast<std::size_t>(purpose)]; }
+  /// Starts the counts of a step at zero.
+  void clear_traffic();
+  /// Seconds spent inside collectives (control apart) since clear_traffic().
+  [[nodiscard]] double seconds() const { return seconds_; }
+  /// False under native: a library's bytes are not seen.
+  [[nodiscard]] virtual bool counts_bytes() const { return true; }
+  /// For the plan: "canonical over shared memory windows, 4 MiB a rank".
+  [[nodiscard]] virtual std::string description() const = 0;
+
+ protected:
+  Communicator(std::unique_ptr<Transport> transport, Device& device);
+  void record(Purpose purpose, std::string_view collective, Index sent);
+
+  std::unique_ptr<Transport> transport_;
+  Device& device_;
+  int rank_ = 0;
+  int size_ = 1;
+  std::array<Traffic, kPurposes> traffic_{};
+  double seconds_ = 0;
+};
+
+/// Makes the communicator over `ranks`. With one rank every kind is the same and MPI is not called. Collective.
+/// The largest slice and the largest bucket (elements of one slice) of any unit size its buffers, once:
+/// canonical and ring hold one block for sums; native holds a bucket of sums, and N buckets to pack into where a bucket
+/// is less than a slice.
+std::unique_ptr<Communicator> make_communicator(MPI_Comm ranks, CollectiveKind kind, TransportKind transport,
+                                                Device& device, double timeout_seconds, Index largest_slice,
+                                                Index largest_bucket);
+
+}  // namespace zero

@@ -1,0 +1,61 @@
+#pragma once
+/// \file
+/// Transports move bytes between the ranks of a communicator; they add nothing. Every collective of ours is built on the
+/// one operation below.
+
+#include <functional>
+#include <memory>
+#include <span>
+#include <string>
+
+#include <mpi.h>
+
+#include "common/base/types.h"
+#include "common/device/device.h"
+
+namespace zero {
+
+/// Bytes that somebody else owns.
+using ConstBytes = std::span<const std::byte>;
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+  Transport() = default;
+  Transport(const Transport&) = delete;
+  Transport& operator=(const Transport&) = delete;
+
+  [[nodiscard]] virtual int rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+
+  /// Given received[p] = what rank p offered to this rank; valid during the call only. received[rank()] is empty.
+  using Consume = std::function<void(std::span<const ConstBytes> received)>;
+
+  /// Every rank offers offered[p] to each rank p (offered[rank()] is ignored; blocks may be empty) and consumes what it
+  /// is offered. Collective: all ranks call it in the same order, with blocks of the sizes their peers expect; no block
+  /// is larger than max_block(). `what` names the collective for the watchdog. Throws ResourceFailure naming the
+  /// collective and the late ranks after `--timeout` seconds without progress.
+  virtual void exchange(std::span<const ConstBytes> offered, const Consume& consume, const char* what) = 0;
+
+  /// Every rank offers the same block to all others: exchange() with one block, stored once where that helps.
+  virtual void exchange_same(ConstBytes offered, const Consume& consume, const char* what) = 0;
+
+  /// The largest block of exchange() (one of N-1) and of exchange_same(), in bytes: multiples of 128.
+  [[nodiscard]] virtual Index max_block() const = 0;
+  [[nodiscard]] virtual Index max_same_block() const = 0;
+
+  /// For the plan: "self", "shared memory windows, 4 MiB a rank", "messages".
+  [[nodiscard]] virtual std::string description() const = 0;
+};
+
+/// `--transport`
+enum class TransportKind { automatic, shared, messages };
+
+/// The transport of the ranks of `communicator` (duplicated; MPI_COMM_SELF or a size of 1 gives `self`, which needs no
+/// MPI call). Staging memory is booked as Category::buckets. `automatic` takes shared windows when all ranks are on one
+/// host and /dev/shm has room, else messages; the description says which and why. `shared` throws UnusableInput where
+/// it cannot be had. Collective; all ranks throw alike. `timeout_seconds` is the watchdog's.
+std::unique_ptr<Transport> make_transport(MPI_Comm communicator, TransportKind kind, Device& device,
+                                          double timeout_seconds);
+
+}  // namespace zero

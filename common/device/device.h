@@ -1,0 +1,63 @@
+#pragma once
+/// \file
+/// A compute device: memory through the ledger, kernels, products. A rank has one.
+
+#include <memory>
+#include <string>
+
+#include "common/device/buffer.h"
+#include "common/device/kernels.h"
+#include "common/device/memory_ledger.h"
+#include "common/device/products.h"
+
+namespace zero {
+
+/// The backend's side of a run. Not thread-safe; outlives every buffer it made.
+class Device {
+ public:
+  virtual ~Device() = default;
+  Device(const Device&) = delete;
+  Device& operator=(const Device&) = delete;
+
+  /// A zero-filled buffer of `size` elements (0 is allowed), aligned to 128 bytes or better and, for equal sizes, to
+  /// the same offset within a page in every layout. Throws ResourceFailure past the tier's cap or when memory ends.
+  [[nodiscard]] Buffer allocate(Category category, Index size, Dtype dtype = Dtype::fp32, Tier tier = Tier::device);
+
+  /// The same without the zero filling, for a buffer whose every element is written before it is read.
+  [[nodiscard]] Buffer allocate_uninitialized(Category category, Index size, Dtype dtype = Dtype::fp32,
+                                              Tier tier = Tier::device);
+
+  [[nodiscard]] MemoryLedger& ledger() { return ledger_; }
+  [[nodiscard]] const MemoryLedger& ledger() const { return ledger_; }
+  [[nodiscard]] Kernels& kernels() { return *kernels_; }
+  [[nodiscard]] Products& products() { return *products_; }
+
+  /// What is used, for the plan: "cpu, AVX-512 kernels".
+  [[nodiscard]] virtual std::string description() const = 0;
+
+ protected:
+  Device() = default;
+  std::unique_ptr<Kernels> kernels_;
+  std::unique_ptr<Products> products_;
+
+ private:
+  friend class Buffer;
+  /// Memory of at least `bytes` > 0 bytes, or nullptr when there is none.
+  virtual void* acquire(Tier tier, Index bytes) = 0;
+  virtual void release(Tier tier, void* memory, Index bytes) = 0;
+  virtual void fill_zero(Tier tier, void* memory, Index bytes) = 0;
+
+  Buffer make(Category category, Index size, Dtype dtype, Tier tier, bool zero);
+  MemoryLedger ledger_;
+};
+
+/// How products are computed (`--products`).
+enum class ProductKind { canonical, library };
+
+/// The CPU backend. `threads` is for products. Freed blocks are kept and reused by exact size, so a step that frees and
+/// allocates the same sizes takes no page faults. Throws UnusableInput when `library` products were not built.
+/// The environment variable ZERO_CPU_ISA (`avx512`, `avx2`, `generic`) chooses the vector code; unset: the best the
+/// processor has. All give the same bits.
+std::unique_ptr<Device> make_cpu_device(ProductKind products, int threads);
+
+}  // namespace zero

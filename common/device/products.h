@@ -1,0 +1,36 @@
+#pragma once
+/// \file
+/// Matrix products, the one operation whose order of additions a library would choose for us.
+
+#include <string>
+
+#include "common/device/array.h"
+
+namespace zero {
+
+/// A matrix in row-major storage with `ld` elements from one row to the next; `transposed` means that the stored
+/// matrix is the transpose of the operand.
+struct Matrix {
+  ConstArray data;
+  Index ld = 0;
+  bool transposed = false;
+};
+
+/// Computes products. Implementations: `canonical` (our own order, equal bits everywhere) and `library`.
+class Products {
+ public:
+  virtual ~Products() = default;
+
+  /// out[i * ld_out + j] = sum over p in [0, k) of a(i, p) * b(p, j), i in [0, m), j in [0, n):
+  /// \code
+  ///   for i, j:  sum = 0;  for p = 0 .. k-1:  sum = fma(a(i, p), b(p, j), sum);  out(i, j) = sum
+  /// \endcode
+  /// Canonical products compute exactly this chain in fp32 for each output. Sizes may be 0 (k = 0 writes zeros).
+  /// `out` must not overlap the operands.
+  virtual void multiply(Array out, Index ld_out, Matrix a, Matrix b, Index m, Index n, Index k) = 0;
+
+  /// What runs, for the plan: "canonical", "oneDNN 2.6.3".
+  [[nodiscard]] virtual std::string description() const = 0;
+};
+
+}  // namespace zero
