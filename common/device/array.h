@@ -9,12 +9,13 @@
 namespace zero {
 
 /// How an element is stored.
-enum class Dtype { fp32 };
+enum class Dtype { fp32, int32 };
 
 /// Bytes of one element.
 constexpr Index size_of(Dtype dtype) {
   switch (dtype) {
-    case Dtype::fp32: return 4;
+    case Dtype::fp32:
+    case Dtype::int32: return 4;
   }
   return 0;
 }

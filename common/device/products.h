@@ -29,6 +29,15 @@ class Products {
   /// `out` must not overlap the operands.
   virtual void multiply(Array out, Index ld_out, Matrix a, Matrix b, Index m, Index n, Index k) = 0;
 
+  /// Elements (fp32) of scratch memory that multiply() needs; a constant of the kind of products and the thread count,
+  /// the same for every instruction set. 0: none.
+  [[nodiscard]] virtual Index workspace_elements() const { return 0; }
+
+  /// Lends the scratch memory: `workspace` has workspace_elements() fp32 elements, aligned to 64 bytes, and outlives
+  /// these products. The Device calls this once, before the first multiply(), with a buffer of Category::workspace;
+  /// multiply() allocates nothing itself. What the memory holds before or between products is of no concern.
+  virtual void set_workspace(Array workspace) { (void)workspace; }
+
   /// What runs, for the plan: "canonical", "oneDNN 2.6.3".
   [[nodiscard]] virtual std::string description() const = 0;
 };

@@ -1,0 +1,85 @@
+#pragma once
+/// \file
+/// GPT-2 (Radford et al. 2019): pre-norm blocks, learned positions, GELU in its tanh form, biases, head tied to the
+/// token table. Forward and backward run one unit at a time, on parameters and into gradients that the caller holds, so
+/// that a trainer decides what is in memory when.
+
+#include <vector>
+
+#include "common/device/device.h"
+#include "common/model/config.h"
+#include "common/shard/flat_unit.h"
+
+namespace zero {
+
+/// The units of the model, each cut into `slices` slices: unit 0 is the embedding unit (token table, position table,
+/// final norm; the tied head uses it too), units 1.. hold `wrap` blocks each (the last may hold fewer).
+std::vector<FlatUnit> model_units(const ModelConfig& config, Index wrap, Index slices);
+
+/// Writes the initial values of the flat range [begin, begin + out.size) of a unit, zeros in gaps and padding:
+/// normal(0, 0.02) for matrices, residual projections scaled by 1/sqrt(2 L), ones for norm weights, zeros for biases.
+/// A value depends on (seed, tensor, element) alone.
+void initialize(Kernels& kernels, const FlatUnit& unit, Index begin, Array out, std::uint64_t seed);
+
+/// The activations of one micro-batch and the scratch of its passes; it holds no parameters and no gradients. Letters
+/// as in ModelConfig; B micro-batch, R = B * T rows. All buffers are allocated at construction.
+class Gpt2 {
+ public:
+  /// `device` and `units` outlive the model.
+  Gpt2(const ModelConfig& config, Index micro_batch, const std::vector<FlatUnit>& units, Device& device);
+
+  /// Room for the token numbers (R, int32) of the next micro-batch, to be filled by the caller before embed_forward().
+  [[nodiscard]] std::span<std::int32_t> tokens();
+  [[nodiscard]] std::span<std::int32_t> targets();
+
+  /// Every pass takes the whole flat unit. Order: embed_forward, forward(1) ... forward(U), head_forward, head_backward,
+  /// backward(U) ... backward(1), embed_backward. U = the number of units less one.
+  void embed_forward(ConstArray unit0);
+  void forward(Index unit, ConstArray parameters);
+  /// The mean loss of the micro-batch: row losses in fp32, their mean in double in row order.
+  double head_forward(ConstArray unit0);
+  /// Each backward pass writes every element of the unit's gradient, zeros in gaps and padding. The head writes its part
+  /// of the token table's gradient and the final norm's; embed_backward adds the embedding's part, row by row in position
+  /// order, and needs no parameters.
+  void head_backward(ConstArray unit0, Array gradient0);
+  void backward(Index unit, ConstArray parameters, Array gradient);
+  void embed_backward(Array gradient0);
+
+ private:
+  /// What a block's backward pass needs of its forward pass.
+  struct BlockActivations {
+    Buffer norm1, mean1, rstd1;  // (R, C), (R), (R)
+    Buffer qkv;                  // (B, T, 3C): q, k, v, each H heads of C / H
+    Buffer probabilities;        // (B, H, T, T)
+    Buffer attention;            // (B, T, C)
+    Buffer middle;               // (R, C): the residual stream between attention and MLP
+    Buffer norm2, mean2, rstd2;  // (R, C), (R), (R)
+    Buffer expand;               // (R, 4C), before GELU
+    Buffer gelu;                 // (R, 4C)
+  };
+  void block_forward(Index block, const std::vector<ConstArray>& weights);
+  void block_backward(Index block, const std::vector<ConstArray>& weights, const std::vector<Array>& gradients);
+  void attention_forward(BlockActivations& block);
+  void attention_backward(const BlockActivations& block, Array d_qkv, ConstArray d_attention);
+
+  ModelConfig config_;
+  Index B_, T_, C_, H_, V_, R_;
+  const std::vector<FlatUnit>& units_;
+  Device& device_;
+  Kernels& kernels_;
+  Products& products_;
+
+  Buffer tokens_, targets_;                  // (R) int32
+  std::vector<Buffer> residual_;             // L + 1 of (R, C): the input of each block and of the final norm
+  std::vector<BlockActivations> blocks_;     // L
+  Buffer final_norm_, final_mean_, final_rstd_;  // (R, C), (R), (R)
+  Buffer logits_;                            // (R, V); after head_forward the gradient of the logits
+  Buffer losses_;                            // (R)
+
+  Buffer d_residual_;  // (R, C): the gradient that flows down the residual stream
+  Buffer d_narrow_;    // (R, C)
+  Buffer d_wide_;      // (R, 4C)
+  Buffer d_scores_;    // (T, T)
+};
+
+}  // namespace zero

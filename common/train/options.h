@@ -1,0 +1,81 @@
+#pragma once
+/// \file
+/// The command line that all programs share (docs: README, `--help`).
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+
+#include <CLI/CLI.hpp>
+#include <nlohmann/json.hpp>
+
+#include "common/comm/communicator.h"
+#include "common/formula/formula.h"
+#include "common/model/config.h"
+#include "common/optim/adamw.h"
+#include "common/train/trainer.h"
+
+namespace zero {
+
+/// `--backend`
+enum class Backend { cpu, automatic };
+
+/// The options of a run after checking: effective values, nothing left to derive but what depends on the machine.
+struct Options {
+  std::string model = "tiny";
+  ModelConfig config;
+  std::string data = "docs/corpus.txt";
+  Index steps = 20;
+  std::uint64_t seed = 1;
+  Index micro_batch = 0;
+  Index global_batch = 0;
+  Index micro_steps = 1;  ///< k = global_batch / (micro_batch * world)
+  AdamWOptions optimizer;
+  std::string precision = "fp32";
+  ProductKind products = ProductKind::canonical;
+  CollectiveKind collectives = CollectiveKind::canonical;
+  TransportKind transport = TransportKind::automatic;
+  Accumulation accumulation = Accumulation::ranks_first;
+  Index bucket_bytes = 0;  ///< 0: one unit
+  Index wrap = 1;
+  Index prefetch = 1;                 ///< offered by programs that gather parameters
+  bool reshard_after_forward = true;  ///< likewise
+  Index as_world = 1;                 ///< offered by the baseline
+  Backend backend = Backend::automatic;
+  std::optional<Index> device_memory;
+  std::optional<Index> host_memory;
+  int threads = 1;
+  bool verify = false;
+  Index digest_every = 0;
+  double timeout_seconds = 60;
+  std::string out;  ///< empty: nothing is written
+};
+
+/// A program: its name, what it says of itself, and what it adds to the shared command line.
+struct Program {
+  std::string name;         ///< "stage1_optimizer"
+  std::string description;  ///< one paragraph for --help
+  bool single_process = false;  ///< the baseline
+  bool offers_accumulation = true;  ///< `local-first` exists; else `--accumulation local-first` is refused with the reason
+  std::string why_no_local_first;
+  /// Adds the options that this program alone offers (none by default).
+  std::function<void(CLI::App&, Options&)> add_options = [](CLI::App&, Options&) {};
+  /// Builds the trainer.
+  std::function<std::unique_ptr<Trainer>(const Context&)> make_trainer;
+  /// The program's memory and traffic formula.
+  std::function<formula::Formula(const formula::Setting&)> formula;
+};
+
+/// Reads the command line for a run of `world` ranks. Throws UnusableInput with one sentence that names the option, the
+/// value and what would do. Returns nothing when `--help` or `--version` was asked for; `text` then holds what to print.
+std::optional<Options> parse_options(const Program& program, int argc, const char* const* argv, int world,
+                                     std::string& text);
+
+/// The effective options under the names of the command line, for summary.json.
+nlohmann::json to_json(const Options& options);
+
+/// What the formulas need of the options.
+formula::Setting formula_setting(const Options& options, Index world);
+
+}  // namespace zero

@@ -1,0 +1,97 @@
+#pragma once
+/// \file
+/// What the loop around a step asks of a trainer, and what a trainer is built from.
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "common/comm/communicator.h"
+#include "common/data/batches.h"
+#include "common/device/device.h"
+#include "common/model/gpt2.h"
+#include "common/optim/adamw.h"
+#include "common/shard/flat_unit.h"
+
+namespace zero {
+
+/// `--accumulation`: the named orders of additions over micro-steps and ranks.
+enum class Accumulation { ranks_first, local_first };
+
+/// Everything a trainer is built from. The references outlive the trainer.
+struct Context {
+  Device& device;
+  Communicator& comm;
+  const Sampler& sampler;
+  ModelConfig config;
+  AdamWOptions optimizer;
+  std::uint64_t seed = 1;
+  Index micro_batch = 1;
+  Index micro_steps = 1;  ///< k
+  Index as_world = 1;     ///< baseline: the N whose order of additions it follows; else comm.size()
+  Accumulation accumulation = Accumulation::ranks_first;
+  Index wrap = 1;
+  Index bucket_bytes = 0;  ///< largest collective; 0: one unit
+  Index prefetch = 1;
+  bool reshard_after_forward = true;
+
+  /// N * k: the leaves of a step.
+  [[nodiscard]] Index leaves() const { return as_world * micro_steps; }
+  /// The first sample of leaf g of step t = 1, 2, ...
+  [[nodiscard]] Index first_sample(Index t, Index leaf) const { return ((t - 1) * leaves() + leaf) * micro_batch; }
+  /// The buckets in which a unit's collectives move it.
+  [[nodiscard]] std::vector<Bucket> buckets(const FlatUnit& unit) const;
+};
+
+enum class Verdict { ok, clipped, not_finite };
+std::string_view name(Verdict verdict);
+
+/// What a step reports; equal on all ranks.
+struct StepResult {
+  double loss = 0;
+  GradientNorm norm;
+  Verdict verdict = Verdict::ok;
+  std::string not_finite;  ///< with Verdict::not_finite: the first tensor that held such a value, or "the loss"
+};
+
+enum class StateKind { parameters, master, momentum, variance };
+inline constexpr int kStateKinds = 4;
+std::string_view name(StateKind kind);
+
+/// Elements [begin, begin + values.size) of a flat unit.
+struct UnitView {
+  Index unit;
+  Index begin;
+  ConstArray values;
+};
+
+class Trainer {
+ public:
+  virtual ~Trainer() = default;
+
+  /// One optimizer step; t = 1, 2, ... When the loss or the norm is not finite, nothing is updated and the result says so.
+  /// Collective.
+  virtual StepResult train_step(Index t) = 0;
+
+  /// Shows what this rank is the keeper of: its slices where the state is sharded, everything where it is replicated.
+  /// fp32 training has no separate master weights: then `master` is not shown.
+  virtual void visit_state(const std::function<void(StateKind, const UnitView&)>& visit) const = 0;
+
+  /// The layout that unit numbers of UnitView mean.
+  [[nodiscard]] virtual const std::vector<FlatUnit>& units() const = 0;
+};
+
+/// The mean loss of a step: losses[r * k + m] of every leaf as a tree over ranks, then over micro-steps, one division.
+double mean_loss(std::span<const double> losses, Index world, Index micro_steps);
+
+/// The losses of all ranks' leaves, in rank order. Sends 8 k bytes to each rank.
+std::vector<double> gather_losses(Communicator& comm, const std::vector<double>& mine);
+
+/// Judges a step: clipped or not, finite or not. Collective when it is not finite: then ranks agree on the first tensor,
+/// by its number in the model, that holds a gradient which is not; `gradients` are this rank's views.
+StepResult judge(const Context& context, double loss, const GradientNorm& norm, const std::vector<FlatUnit>& units,
+                 const std::vector<UnitView>& gradients);
+
+}  // namespace zero

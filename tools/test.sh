@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# tools/test.sh: from a fresh clone to the verdict. Installs what is missing, builds, runs the tests, and closes with the
+# line `N passed, M failed` (and `, K skipped` where there are some). Exit status 0 only when tests ran and none failed.
+set -euo pipefail
+root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+cd "$root"
+
+preset=default
+folder=build
+filter=()
+for argument in "$@"; do
+  case "$argument" in
+    --quick) filter=(-L '^quick$') ;;
+    --asan) preset=asan folder=build-asan ;;
+    -h | --help)
+      cat <<'TEXT'
+usage: tools/test.sh [--quick] [--asan]
+  --quick  only the tests labelled quick: under 2 minutes after the build
+  --asan   the build with AddressSanitizer and UndefinedBehaviorSanitizer, in build-asan/
+  ZERO_CMAKE_ARGS in the environment: further arguments for CMake, such as -DZERO_WERROR=ON
+TEXT
+      exit 0 ;;
+    *) echo "error: unknown argument $argument; tools/test.sh takes --quick and --asan" >&2; exit 2 ;;
+  esac
+done
+
+tools/build.sh "$preset"
+
+# Two at a time on any machine. A test of several ranks counts as two: mpirun binds ranks to cores from the first one up,
+# so that two such tests at once would share cores while others idle.
+jobs=$(( $(nproc) > 1 ? 2 : 1 ))
+# Open MPI keeps some memory until the process ends; leaks of our own are still reported.
+export LSAN_OPTIONS="suppressions=$root/tools/lsan.supp:print_suppressions=0${LSAN_OPTIONS:+:$LSAN_OPTIONS}"
+report=$root/$folder/test-report.xml
+rm -f "$report"
+start=$SECONDS
+status=0
+ctest --preset "$preset" -j "$jobs" --no-tests=error --output-junit "$report" "${filter[@]}" </dev/null || status=$?
+echo "tests: done in $(( SECONDS - start )) s"
+
+# The counts are ctest's own. Its summary line counts a skipped test as passed; its report tells them apart.
+if [[ ! -s $report ]]; then
+  echo "error: ctest left no report (status $status)" >&2
+  echo "0 passed, 0 failed"
+  exit 1
+fi
+count() { grep -c "<testcase .*status=\"$1\"" "$report" || true; }
+passed=$(count run)
+failed=$(count fail)
+skipped=$(( $(count notrun) + $(count disabled) ))
+line="$passed passed, $failed failed"
+if (( skipped > 0 )); then line+=", $skipped skipped"; fi
+echo "$line"
+if (( status != 0 || failed > 0 || passed == 0 )); then exit 1; fi
