@@ -44,7 +44,7 @@ if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
 fi
 
 is_installed() { [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
-has_candidate() { apt-cache policy "$1" 2>/dev/null | grep -q 'Candidate: [^(]'; }
+has_candidate() { [[ $(apt-cache policy "$1" 2>/dev/null) == *"Candidate: "[!\(]* ]]; }
 
 missing=()
 for package in "${packages[@]}"; do is_installed "$package" || missing+=("$package"); done
@@ -55,8 +55,18 @@ if (( ${#missing[@]} + ${#wanted[@]} == 0 )); then
   exit 0
 fi
 
-# `sudo` may ask for the password at a terminal, and must not wait for one elsewhere. Options given to sudo through env,
-# since it drops the environment.
+# Only an optional package is missing, and this release has none: that must not cost an update at every call.
+if (( ${#missing[@]} == 0 )); then
+  available=()
+  for package in "${wanted[@]}"; do if has_candidate "$package"; then available+=("$package"); fi; done
+  if (( ${#available[@]} == 0 )); then
+    echo "install_deps: all ${#packages[@]} needed packages are installed; not in this system's package sources: ${wanted[*]} (optional)"
+    exit 0
+  fi
+fi
+
+# `sudo` may ask for the password at a terminal, and must not wait for one elsewhere. Settings go through env,
+# since sudo drops the environment.
 noninteractive=(env LC_ALL=C DEBIAN_FRONTEND=noninteractive NEEDRESTART_SUSPEND=1)
 if (( EUID == 0 )); then
   as_root=("${noninteractive[@]}")
@@ -72,12 +82,12 @@ else
 fi
 apt_options=(-o Acquire::Retries=3 -o DPkg::Lock::Timeout=300)
 
-if (( ${#missing[@]} > 0 )); then
-  echo "install_deps: missing: ${missing[*]}"
-  echo "install_deps: apt-get update"
-  # One source of several may be out of reach without harm: whether what is needed can be had shows below.
-  "${as_root[@]}" apt-get "${apt_options[@]}" -qq update || echo "install_deps: apt-get update reported a failure; going on with the lists at hand"
-fi
+absent=("${missing[@]}" "${wanted[@]}")
+echo "install_deps: missing: ${absent[*]}"
+echo "install_deps: apt-get update"
+# One source of several may be out of reach without harm: whether what is needed can be had shows below.
+"${as_root[@]}" apt-get "${apt_options[@]}" -qq update ||
+  echo "install_deps: apt-get update reported a failure; going on with the lists at hand"
 for package in "${missing[@]}"; do
   has_candidate "$package" ||
     fail "package $package is not in this system's package sources; Debian 12, Ubuntu 22.04 and 24.04 (with universe enabled) have it"
@@ -102,4 +112,4 @@ if ! "${install[@]}" -y "${missing[@]}" >"$log" 2>&1 </dev/null; then
   tail -n 20 "$log" >&2
   fail "apt-get could not install ${missing[*]}; its last lines stand above"
 fi
-echo "install_deps: installed ${#missing[@]} packages and what they depend on"
+echo "install_deps: installed, with what they depend on: ${missing[*]}"

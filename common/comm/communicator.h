@@ -4,6 +4,8 @@
 /// a stated order.
 
 #include <array>
+#include <chrono>
+#include <climits>
 #include <cstring>
 #include <functional>
 #include <memory>
@@ -50,6 +52,19 @@ class Pending {
   void wait() {}
 };
 
+/// The sums of canonical and ring are passed on in parts of at most this many bytes, which stay in the cache between
+/// being summed and being used.
+inline constexpr Index kSumBytes = Index{256} << 10;
+
+/// all_gather of canonical goes in parts of at most this many bytes of a slice.
+inline constexpr Index kGatherBytes = Index{512} << 10;
+
+/// What tests lower to see many parts in little data.
+struct CommLimits {
+  Index staging_bytes = kStagingBytes;  ///< of the transport, on each rank
+  Index mpi_count = INT_MAX;            ///< elements that one MPI reduction or gather may move over all ranks
+};
+
 /// Collectives of one communicator. Not thread-safe. All calls are collective: same order, same sizes on all ranks.
 class Communicator {
  public:
@@ -61,7 +76,8 @@ class Communicator {
   [[nodiscard]] int size() const { return size_; }
 
   /// Receives sum, fp32, the elements [begin, begin + sum.size) of this rank's slice, summed over the ranks. `sum` is
-  /// valid during the call. Called for consecutive parts of the bucket.
+  /// valid during the call. Called for consecutive parts of the bucket. With one rank `sum` is that part of the unit
+  /// itself.
   using Sink = std::function<void(Index begin, Array sum)>;
 
   /// Sums the bucket over ranks; every rank gets its own slice's columns:
@@ -83,7 +99,7 @@ class Communicator {
   /// Like all_gather, but this rank's slice comes from `slice` (and is copied into its place in `unit`).
   virtual Pending all_gather(Array unit, ConstArray slice, Bucket bucket, Purpose purpose) = 0;
 
-  /// The `mine.size()` bytes of every rank, one after the other in rank order. Small data.
+  /// The `mine.size()` bytes of every rank (the same number on all), one after the other in rank order. Small data.
   std::vector<std::byte> gather_bytes(ConstBytes mine, Purpose purpose, const char* what);
 
   /// gather_bytes for a trivially copyable value.
@@ -101,7 +117,7 @@ class Communicator {
   [[nodiscard]] const Traffic& traffic(Purpose purpose) const { return traffic_[static_cast<std::size_t>(purpose)]; }
   /// Starts the counts of a step at zero.
   void clear_traffic();
-  /// Seconds spent inside collectives (control apart) since clear_traffic().
+  /// Seconds spent inside collectives, waits and sinks included and control apart, since clear_traffic().
   [[nodiscard]] double seconds() const { return seconds_; }
   /// False under native: a library's bytes are not seen.
   [[nodiscard]] virtual bool counts_bytes() const { return true; }
@@ -110,7 +126,32 @@ class Communicator {
 
  protected:
   Communicator(std::unique_ptr<Transport> transport, Device& device);
-  void record(Purpose purpose, std::string_view collective, Index sent);
+
+  /// One collective while it runs: counts it, measures it, and is its only way to the transport, where bytes are
+  /// counted.
+  class Call {
+   public:
+    /// `collective` is booked with the purpose; `what` names it for the watchdog, "COLLECTIVE of PURPOSE" when null.
+    Call(Communicator& communicator, Purpose purpose, std::string_view collective, const char* what = nullptr);
+    ~Call();
+    Call(const Call&) = delete;
+    Call& operator=(const Call&) = delete;
+
+    void exchange(std::span<const ConstBytes> offered, const Transport::Consume& consume);
+    void exchange_same(ConstBytes offered, const Transport::Consume& consume);
+
+   private:
+    using Clock = std::chrono::steady_clock;
+    Communicator& communicator_;
+    Purpose purpose_;
+    std::string what_;
+    Clock::time_point start_ = Clock::now();
+  };
+
+  /// Elements of one slice of `unit`.
+  [[nodiscard]] Index slice_of(ConstArray unit) const { return unit.size / size_; }
+  /// Copies the bucket of `slice` into its place in `unit`, unless it stands there.
+  void place_own(Array unit, ConstArray slice, Bucket bucket);
 
   std::unique_ptr<Transport> transport_;
   Device& device_;
@@ -120,12 +161,14 @@ class Communicator {
   double seconds_ = 0;
 };
 
-/// Makes the communicator over `ranks`. With one rank every kind is the same and MPI is not called. Collective.
-/// The largest slice and the largest bucket (elements of one slice) of any unit size its buffers, once:
-/// canonical and ring hold one block for sums; native holds a bucket of sums, and N buckets to pack into where a bucket
-/// is less than a slice.
+/// Makes the communicator over `ranks`. With one rank every kind is the same, nothing is held, and MPI is not called.
+/// Else each rank holds, as Category::buckets and for as long as the communicator lives, the transport's kStagingBytes,
+/// and besides: canonical and ring kSumBytes; native a bucket of sums, and N buckets to pack into where a bucket is
+/// less than a slice (4 * largest_bucket and 4 * N * largest_bucket bytes, by the largest slice and the largest bucket
+/// of any unit, in elements of one slice; less where a bucket over N ranks exceeds `limits.mpi_count`). Collective, and
+/// so is its destruction; all ranks throw alike (UnusableInput, ResourceFailure).
 std::unique_ptr<Communicator> make_communicator(MPI_Comm ranks, CollectiveKind kind, TransportKind transport,
                                                 Device& device, double timeout_seconds, Index largest_slice,
-                                                Index largest_bucket);
+                                                Index largest_bucket, CommLimits limits = {});
 
 }  // namespace zero

@@ -1,16 +1,15 @@
 #pragma once
 /// \file
-/// Transports move bytes between the ranks of a communicator; they add nothing. Every collective of ours is built on the
-/// one operation below.
+/// Transports move bytes between the ranks of a communicator; they add nothing. Every collective of ours is built on
+/// the one operation below.
 
 #include <functional>
 #include <memory>
 #include <span>
 #include <string>
 
-#include <mpi.h>
-
 #include "common/base/types.h"
+#include "common/comm/mpi_api.h"
 #include "common/device/device.h"
 
 namespace zero {
@@ -18,6 +17,11 @@ namespace zero {
 /// Bytes that somebody else owns.
 using ConstBytes = std::span<const std::byte>;
 
+/// What a transport of two or more ranks holds on each rank, of either kind, in bytes. `self` holds nothing.
+inline constexpr Index kStagingBytes = Index{4} << 20;
+
+/// One transport of a rank. Making and destroying it is collective; one that is destroyed because an exception passes,
+/// or after it has thrown, waits for nobody and leaves its MPI objects to the end of the process.
 class Transport {
  public:
   virtual ~Transport() = default;
@@ -33,8 +37,9 @@ class Transport {
 
   /// Every rank offers offered[p] to each rank p (offered[rank()] is ignored; blocks may be empty) and consumes what it
   /// is offered. Collective: all ranks call it in the same order, with blocks of the sizes their peers expect; no block
-  /// is larger than max_block(). `what` names the collective for the watchdog. Throws ResourceFailure naming the
-  /// collective and the late ranks after `--timeout` seconds without progress.
+  /// is larger than max_block(). `consume` may write to what was offered. `what` names the collective for the watchdog.
+  /// Throws ResourceFailure naming the collective and the late ranks after `--timeout` seconds without progress; then
+  /// the transport is of no further use, and the job has to end.
   virtual void exchange(std::span<const ConstBytes> offered, const Consume& consume, const char* what) = 0;
 
   /// Every rank offers the same block to all others: exchange() with one block, stored once where that helps.
@@ -51,11 +56,17 @@ class Transport {
 /// `--transport`
 enum class TransportKind { automatic, shared, messages };
 
-/// The transport of the ranks of `communicator` (duplicated; MPI_COMM_SELF or a size of 1 gives `self`, which needs no
-/// MPI call). Staging memory is booked as Category::buckets. `automatic` takes shared windows when all ranks are on one
-/// host and /dev/shm has room, else messages; the description says which and why. `shared` throws UnusableInput where
-/// it cannot be had. Collective; all ranks throw alike. `timeout_seconds` is the watchdog's.
+/// The largest block of exchange(), in bytes, for a transport of `size` >= 2 ranks: a multiple of 128. Windows hold two
+/// generations of size - 1 blocks and a table; messages keep to the same size.
+Index block_bytes(Index staging_bytes, int size);
+
+/// The transport of the ranks of `communicator` (duplicated). MPI_COMM_SELF, MPI_COMM_NULL or a size of 1 gives `self`,
+/// which needs no MPI call; the first two need no MPI_Init either. `staging_bytes` are booked as Category::buckets, for
+/// two or more ranks. `automatic` takes shared windows when all ranks are on one host and Open MPI's folder for them
+/// (/dev/shm) has room for all, else messages; the description says which and why. `shared` throws UnusableInput where
+/// it cannot be had. Collective; all ranks throw alike. `timeout_seconds` is the watchdog's. Tests lower
+/// `staging_bytes` to see many blocks in little data.
 std::unique_ptr<Transport> make_transport(MPI_Comm communicator, TransportKind kind, Device& device,
-                                          double timeout_seconds);
+                                          double timeout_seconds, Index staging_bytes = kStagingBytes);
 
 }  // namespace zero

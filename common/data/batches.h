@@ -26,11 +26,15 @@ class TokenFile {
   TokenFile& operator=(const TokenFile&) = delete;
 
   [[nodiscard]] Index size() const { return size_; }  ///< tokens
-  /// Reads out.size() tokens from `position`. Throws ResourceFailure when the file has shrunk or cannot be read.
+  /// Reads out.size() tokens from `position`. Throws ResourceFailure when the file has shrunk, has changed to hold a token
+  /// that is not below `vocab`, or cannot be read.
   void read(Index position, std::span<std::int32_t> out) const;
 
  private:
+  void check(Index context);
+
   std::string path_;
+  Index vocab_;
   int descriptor_ = -1;
   Index size_ = 0;
   Index token_bytes_ = 1;

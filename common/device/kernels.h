@@ -51,6 +51,8 @@ class Kernels {
   /// Adds to `sum`, for each block of 32 elements, the sum of squares of the block in double in rising order. `in`
   /// begins at a multiple of 32 of its flat unit; a last block may be short.
   virtual void sum_of_squares(OrderFreeSum& sum, ConstArray in) = 0;
+  /// The sum of all elements in double, in rising order.
+  virtual double sum_in_order(ConstArray in) = 0;
   /// The index of the first element that is not finite, or -1.
   virtual Index first_non_finite(ConstArray in) = 0;
   /// Adds hash(tensor, first + i, bits of in[i]) for all i to `digest`.

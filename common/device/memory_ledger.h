@@ -51,6 +51,9 @@ class MemoryLedger {
   [[nodiscard]] Index current(Tier tier) const;  ///< over all categories
   [[nodiscard]] Index peak(Tier tier) const;     ///< the largest sum over all categories held at one time
 
+  /// What a tier holds, for error sentences: "500.0 MiB of 512.0 MiB held on the device (parameters 400.0 MiB, ...)".
+  [[nodiscard]] std::string held(Tier tier) const;
+
  private:
   struct Count {
     Index current = 0;

@@ -4,16 +4,22 @@
 
 #include <memory>
 
+#include "common/device/cpu_isa.h"
 #include "common/device/products.h"
 
 namespace zero {
 
-/// Our own products, one chain of fma per output in rising k: the same bits on every CPU, for every number of threads.
+/// Our own products, one chain of fma per output in rising k: the same bits on every CPU, for every number of threads
+/// (a NaN is a NaN everywhere; which of the many is left to the processor). Threads share outputs, never a chain.
 /// Vector code as cpu_isa() says. Needs set_workspace() before the first product.
 /// Throws UnusableInput for `threads` < 1.
 std::unique_ptr<Products> make_canonical_products(int threads);
 
-/// oneDNN's sgemm on `threads` OpenMP threads; always the same call for the same shape. Needs no workspace.
+/// The same with the vector code named; throws UnusableInput when that is not available().
+std::unique_ptr<Products> make_canonical_products(int threads, CpuIsa isa);
+
+/// oneDNN's sgemm on `threads` OpenMP threads; always the same call for the same shape, with a result that depends on
+/// the machine, its libraries, the shape and the number of threads. Needs no workspace.
 /// Throws UnusableInput for `threads` < 1, and when this build has no oneDNN.
 std::unique_ptr<Products> make_library_products(int threads);
 

@@ -3,6 +3,7 @@
 /// What the paper's formulas say a rank holds and sends, from the model's shapes alone. Nothing here includes a header of
 /// ledger, units or trainers, so that a formula cannot repeat a mistake of what it checks. Each stage's own formula
 /// stands in the stage's folder; this header has what is common to them. Bytes throughout.
+/// Source: Rajbhandari et al. 2020 (ZeRO), sections 5 and 7, with what they leave out: padding, buffers, partial sums.
 
 #include <map>
 #include <string>
@@ -16,16 +17,20 @@ namespace zero::formula {
 struct Setting {
   Index layers = 0, heads = 0, width = 0, context = 0, vocab = 0;
   Index micro_batch = 1;
-  Index world = 1;        ///< N
+  Index world = 1;        ///< N; of the baseline, which is one process: the N whose order of additions it follows
   Index micro_steps = 1;  ///< k
   bool bf16 = false;      ///< bf16 parameters and gradients with fp32 master weights; else all fp32
   bool local_first = false;
-  Index wrap = 1;    ///< blocks in a unit
-  Index bucket = 0;  ///< largest collective in bytes over all N slices; 0: one unit
-  bool native = false;  ///< collectives of the library
-  int threads = 1;
+  Index wrap = 1;                 ///< blocks in a unit
+  Index bucket = 0;               ///< largest collective in bytes over all N slices; 0: one unit
+  bool native = false;            ///< collectives of the library
+  bool library_products = false;  ///< products of the library; else our own, which need scratch memory
+  int threads = 1;                ///< of products
   Index prefetch = 1;
   bool reshard_after_forward = true;
+  /// Ψ without a model, for the paper's tables: nothing is padded, and only model states and traffic have a meaning.
+  /// 0: the shapes above say what the model is.
+  Index bare_parameters = 0;
 };
 
 /// What a rank sends in a step for one purpose.
@@ -42,21 +47,54 @@ struct Formula {
   std::map<std::string, Sent> communication;
 };
 
+/// Parameters, gradients and optimizer of a formula: the *model states* (ZeRO, section 3.1).
+Index model_states(const Formula& formula);
+/// The sum over all categories. Their peaks need not fall together, so this is at least what a rank holds at one time.
+Index total_memory(const Formula& formula);
+/// The sum over all purposes.
+Index total_sent(const Formula& formula);
+
+/// Whether every size of the formulas stays well inside 64 bits. A setting that fails this must not be asked anything.
+bool countable(const Setting& setting);
+
 Index parameters(const Setting& setting);  ///< Ψ, from the shapes
 /// Elements of each unit padded for N ranks: [0] the embedding unit, then the units of blocks. Every tensor starts at a
 /// multiple of 32 elements, the unit is a multiple of 32 N.
 std::vector<Index> padded_units(const Setting& setting);
 Index padded_parameters(const Setting& setting);  ///< the sum of padded_units
+Index parameter_bytes(const Setting& setting);    ///< of one element: 4 or 2
 Index gradient_bytes(const Setting& setting);     ///< of one element, stored and on the wire: 4 or 2
 Index optimizer_bytes(const Setting& setting);    ///< of one element: 8, or 12 with master weights
 Index floor_log2(Index value);                    ///< value >= 1
 
+/// What one of N ranks holds of `bytes` that are cut into N equal slices. Units are padded so that this divides evenly;
+/// a bare Ψ is not, and is rounded up.
+Index slice_of(Index bytes, const Setting& setting);
+
 /// Activations, workspace and buckets: the same in every stage.
 std::map<std::string, Index> common_memory(const Setting& setting);
-/// Bytes that one rank sends when each of `units` is all-gathered, or reduce-scattered, once: (N-1)/N of it.
+/// Partial sums over k micro-steps: floor(log2 k) fp32 sums of a rank's slices; local-first one fp32 sum of everything.
+/// 0 when k = 1.
+Index partial_sums(const Setting& setting);
+/// Staging of the transport and buffers of the collectives (common/comm), both kinds of transport alike. 0 for one rank.
+Index bucket_memory(const Setting& setting);
+
+/// Bytes that one rank sends when a unit of that many padded elements is all-gathered, or reduce-scattered, once:
+/// (N-1)/N of it.
 Index traffic(const Setting& setting, Index elements, Index element_bytes);
+/// Elements of one slice that a collective moves at most: `bucket` taken down to whole columns of a unit's N slices, at
+/// least one.
+Index bucket_columns(const Setting& setting, Index slice);
 /// Collectives for one pass over a unit of that many padded elements: its buckets.
 Index calls(const Setting& setting, Index padded_unit);
+/// `times` passes over every unit for one purpose.
+Sent passes(const Setting& setting, const std::string& collective, Index times, Index element_bytes);
+/// The reduce-scatters of a step: every micro-step's gradients, or with local-first their sum once.
+Index reductions(const Setting& setting);
+
+/// Bytes of the exact accumulator in which a rank sends its part of the gradient norm: 21 digits of 8 bytes, three
+/// counters of 4, padding of 4 (common/base/order_free_sum.h; a test compares).
+inline constexpr Index kNormAccumulatorBytes = 21 * 8 + 3 * 4 + 4;
 /// Losses of k micro-steps to N-1 ranks; with the gradient norm's accumulator where it is summed over ranks.
 Sent scalars(const Setting& setting, bool norm_over_ranks);
 

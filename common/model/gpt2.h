@@ -32,15 +32,15 @@ class Gpt2 {
   [[nodiscard]] std::span<std::int32_t> tokens();
   [[nodiscard]] std::span<std::int32_t> targets();
 
-  /// Every pass takes the whole flat unit. Order: embed_forward, forward(1) ... forward(U), head_forward, head_backward,
-  /// backward(U) ... backward(1), embed_backward. U = the number of units less one.
+  /// Every pass takes the whole flat unit. Order: embed_forward, forward(1) ... forward(U), head_forward,
+  /// head_backward, backward(U) ... backward(1), embed_backward. U = the number of units less one.
   void embed_forward(ConstArray unit0);
   void forward(Index unit, ConstArray parameters);
   /// The mean loss of the micro-batch: row losses in fp32, their mean in double in row order.
   double head_forward(ConstArray unit0);
-  /// Each backward pass writes every element of the unit's gradient, zeros in gaps and padding. The head writes its part
-  /// of the token table's gradient and the final norm's; embed_backward adds the embedding's part, row by row in position
-  /// order, and needs no parameters.
+  /// Each backward pass writes every element of the unit's gradient, zeros in gaps and padding. The head writes its
+  /// part of the token table's gradient and the final norm's; embed_backward adds the embedding's part, row by row in
+  /// position order, and needs no parameters.
   void head_backward(ConstArray unit0, Array gradient0);
   void backward(Index unit, ConstArray parameters, Array gradient);
   void embed_backward(Array gradient0);
@@ -69,12 +69,12 @@ class Gpt2 {
   Kernels& kernels_;
   Products& products_;
 
-  Buffer tokens_, targets_;                  // (R) int32
-  std::vector<Buffer> residual_;             // L + 1 of (R, C): the input of each block and of the final norm
-  std::vector<BlockActivations> blocks_;     // L
+  Buffer tokens_, targets_;                      // (R) int32
+  std::vector<Buffer> residual_;                 // L + 1 of (R, C): the input of each block and of the final norm
+  std::vector<BlockActivations> blocks_;         // L
   Buffer final_norm_, final_mean_, final_rstd_;  // (R, C), (R), (R)
-  Buffer logits_;                            // (R, V); after head_forward the gradient of the logits
-  Buffer losses_;                            // (R)
+  Buffer logits_;                                // (R, V); after head_forward the gradient of the logits
+  Buffer losses_;                                // (R)
 
   Buffer d_residual_;  // (R, C): the gradient that flows down the residual stream
   Buffer d_narrow_;    // (R, C)

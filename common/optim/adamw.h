@@ -18,7 +18,7 @@ enum class Schedule { constant, cosine };
 struct AdamWOptions {
   double learning_rate = 1e-3;
   Schedule schedule = Schedule::constant;
-  Index warmup = 0;           ///< steps of linear warm-up
+  Index warmup = 0;  ///< steps of linear warm-up
   double min_learning_rate = 0;
   double beta1 = 0.9;
   double beta2 = 0.95;
@@ -35,8 +35,8 @@ double learning_rate(const AdamWOptions& options, Index t);
 /// Step t's scalars (step.weight_decay is the matrices').
 AdamWStep adamw_step(const AdamWOptions& options, Index t, float clip_factor);
 
-/// Updates the flat range [begin, begin + parameters.size) of a unit, tensor by tensor (decay differs); gaps and padding
-/// are left alone. All views are of that range.
+/// Updates the flat range [begin, begin + parameters.size) of a unit, tensor by tensor (decay differs); gaps and
+/// padding are left alone. All views are of that range.
 void adamw_update(Kernels& kernels, const FlatUnit& unit, Index begin, Array parameters, Array momentum, Array variance,
                   ConstArray gradients, const AdamWStep& step);
 

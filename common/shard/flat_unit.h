@@ -21,9 +21,9 @@ struct Initialization {
 
 /// A tensor of the unsharded model.
 struct TensorSpec {
-  std::string name;   ///< "block 2 attention.qkv.weight"
-  Index id = 0;       ///< its number in the model, the same for every wrap and N: keys random numbers and digests
-  Index size = 0;     ///< elements
+  std::string name;     ///< "block 2 attention.qkv.weight"
+  Index id = 0;         ///< its number in the model, the same for every wrap and N: keys random numbers and digests
+  Index size = 0;       ///< elements
   bool decays = false;  ///< weight decay applies: matrices only
   Initialization initialization;
 };
@@ -43,15 +43,15 @@ class FlatUnit {
   FlatUnit(std::string name, std::vector<TensorSpec> tensors, Index slices);
 
   [[nodiscard]] const std::string& name() const { return name_; }
-  [[nodiscard]] Index size() const { return size_; }               ///< padded elements
-  [[nodiscard]] Index elements() const { return elements_; }       ///< parameters, without padding
-  [[nodiscard]] Index slices() const { return slices_; }           ///< N
+  [[nodiscard]] Index size() const { return size_; }          ///< padded elements
+  [[nodiscard]] Index elements() const { return elements_; }  ///< parameters, without padding
+  [[nodiscard]] Index slices() const { return slices_; }      ///< N
   [[nodiscard]] Index slice_size() const { return size_ / slices_; }
   [[nodiscard]] Index slice_begin(Index rank) const { return rank * slice_size(); }
 
   [[nodiscard]] const std::vector<TensorSpec>& tensors() const { return tensors_; }
   /// Where tensor i starts in the flat unit.
-  [[nodiscard]] Index offset(Index i) const { return offsets_[static_cast<std::size_t>(i)]; }
+  [[nodiscard]] Index offset(Index i) const { return offsets_[i]; }
   /// The tensors' parts in the flat range [begin, begin + size), in order; gaps and padding belong to none.
   [[nodiscard]] std::vector<TensorPart> parts(Index begin, Index size) const;
 
@@ -63,5 +63,9 @@ class FlatUnit {
   Index elements_ = 0;
   Index size_ = 0;
 };
+
+/// size() of each unit, and slice_size() of each.
+std::vector<Index> unit_sizes(const std::vector<FlatUnit>& units);
+std::vector<Index> slice_sizes(const std::vector<FlatUnit>& units);
 
 }  // namespace zero

@@ -10,10 +10,12 @@ namespace zero {
 
 /// A binary counter of partial sums: the sum over terms 0 .. n-1 as a tree split at the largest power of two below n,
 /// left + right, while holding at most floor(log2 n) partial sums. Each unit has its own counter, and each element of a
-/// unit may be added at its own time, as long as its terms come in order.
+/// unit may be added at its own time, as long as its terms come in order. With n = 1 every term is the first and the
+/// last, and nothing is held.
 class PartialSums {
  public:
-  /// `sizes`: elements held for each unit. `terms` = n >= 1. Allocates floor(log2 n) buffers for each (Category::partial_sums).
+  /// `sizes`: elements held for each unit. `terms` = n >= 1. Allocates floor(log2 n) buffers for each
+  /// (Category::partial_sums).
   PartialSums(Device& device, const std::vector<Index>& sizes, Index terms);
 
   /// Adds `value` as term number `term` for the elements [begin, begin + value.size) of the unit. With the last term,
@@ -26,12 +28,14 @@ class PartialSums {
   std::vector<std::vector<Buffer>> held_;  // [unit][level], the oldest (largest) partial sum first
 };
 
-/// Sums terms one after the other, as DDP's no_sync does: ((t0 + t1) + t2) + ... in fp32. One term needs no memory.
+/// Sums terms one after the other, as DDP's no_sync does: ((t0 + t1) + t2) + ... in fp32. With one term every term
+/// is the first and the last, and nothing is held.
 class RunningSum {
  public:
   RunningSum(Device& device, const std::vector<Index>& sizes, Index terms);
 
-  /// Adds the whole unit's `value` as term number `term`. With the last term, writes the sum into `value`, returns true.
+  /// Adds the whole unit's `value` as term number `term`. With the last term, writes the sum into `value`, returns
+  /// true.
   bool add(Index unit, Index term, Array value);
 
  private:

@@ -4,8 +4,10 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <CLI/CLI.hpp>
 #include <nlohmann/json.hpp>
@@ -24,12 +26,12 @@ enum class Backend { cpu, automatic };
 /// The options of a run after checking: effective values, nothing left to derive but what depends on the machine.
 struct Options {
   std::string model = "tiny";
-  ModelConfig config;
+  ModelConfig config;  ///< before derive(): the sizes given, 0 for those of the preset
   std::string data = "docs/corpus.txt";
   Index steps = 20;
   std::uint64_t seed = 1;
-  Index micro_batch = 0;
-  Index global_batch = 0;
+  Index micro_batch = 0;   ///< before derive(): 0 for the preset's
+  Index global_batch = 0;  ///< before derive(): 0 for micro_batch * world
   Index micro_steps = 1;  ///< k = global_batch / (micro_batch * world)
   AdamWOptions optimizer;
   std::string precision = "fp32";
@@ -49,7 +51,11 @@ struct Options {
   bool verify = false;
   Index digest_every = 0;
   double timeout_seconds = 60;
-  std::string out;  ///< empty: nothing is written
+  std::string out;                   ///< empty: nothing is written
+  std::vector<std::string> offered;  ///< the program's options, without dashes; empty: all
+
+  /// N: ranks, or for the baseline the N whose order of additions it follows.
+  [[nodiscard]] Index order_world(Index ranks) const { return ranks == 1 ? as_world : ranks; }
 };
 
 /// A program: its name, what it says of itself, and what it adds to the shared command line.
@@ -67,15 +73,32 @@ struct Program {
   std::function<formula::Formula(const formula::Setting&)> formula;
 };
 
+/// The default of `--data`.
+inline constexpr const char* kDefaultData = "docs/corpus.txt";
+
 /// Reads the command line for a run of `world` ranks. Throws UnusableInput with one sentence that names the option, the
 /// value and what would do. Returns nothing when `--help` or `--version` was asked for; `text` then holds what to print.
 std::optional<Options> parse_options(const Program& program, int argc, const char* const* argv, int world,
                                      std::string& text);
 
+/// Adds to `app` the options that all programs share. Both outlive the parsing; what depends on several options is left
+/// to derive().
+void add_common_options(CLI::App& app, Options& options);
+
+/// Checks what depends on several options and derives the rest (model sizes, batches), for a run of `world` ranks.
+/// Throws UnusableInput.
+void derive(const Program& program, Options& options, Index world);
+
+/// The text of `--help`.
+std::string help_text(const Program& program, const CLI::App& app);
+
+/// The text of one error of the command line that CLI11 found, in our words.
+std::string command_line_error(const Program& program, const CLI::App& app, const CLI::ParseError& error);
+
 /// The effective options under the names of the command line, for summary.json.
 nlohmann::json to_json(const Options& options);
 
-/// What the formulas need of the options.
+/// What the formulas need of the options; `world` = N.
 formula::Setting formula_setting(const Options& options, Index world);
 
 }  // namespace zero

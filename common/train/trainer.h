@@ -14,6 +14,7 @@
 #include "common/model/gpt2.h"
 #include "common/optim/adamw.h"
 #include "common/shard/flat_unit.h"
+#include "common/train/timers.h"
 
 namespace zero {
 
@@ -25,12 +26,13 @@ struct Context {
   Device& device;
   Communicator& comm;
   const Sampler& sampler;
+  Timers& timers;
   ModelConfig config;
-  AdamWOptions optimizer;
+  AdamWOptions optimizer = {};
   std::uint64_t seed = 1;
   Index micro_batch = 1;
   Index micro_steps = 1;  ///< k
-  Index as_world = 1;     ///< baseline: the N whose order of additions it follows; else comm.size()
+  Index world = 1;        ///< N: ranks, or the N whose order of additions the baseline follows
   Accumulation accumulation = Accumulation::ranks_first;
   Index wrap = 1;
   Index bucket_bytes = 0;  ///< largest collective; 0: one unit
@@ -38,9 +40,12 @@ struct Context {
   bool reshard_after_forward = true;
 
   /// N * k: the leaves of a step.
-  [[nodiscard]] Index leaves() const { return as_world * micro_steps; }
-  /// The first sample of leaf g of step t = 1, 2, ...
-  [[nodiscard]] Index first_sample(Index t, Index leaf) const { return ((t - 1) * leaves() + leaf) * micro_batch; }
+  [[nodiscard]] Index leaves() const { return world * micro_steps; }
+  /// Terms of the sum over micro-steps after that over ranks, and before it: k and 1, or with local-first 1 and k.
+  [[nodiscard]] Index terms_after_ranks() const { return accumulation == Accumulation::ranks_first ? micro_steps : 1; }
+  [[nodiscard]] Index terms_before_ranks() const { return accumulation == Accumulation::local_first ? micro_steps : 1; }
+  /// Fills the model's tokens and targets with leaf g = m N + r of step t = 1, 2, ...
+  void load_leaf(Index t, Index leaf, Gpt2& model) const;
   /// The buckets in which a unit's collectives move it.
   [[nodiscard]] std::vector<Bucket> buckets(const FlatUnit& unit) const;
 };
@@ -71,8 +76,8 @@ class Trainer {
  public:
   virtual ~Trainer() = default;
 
-  /// One optimizer step; t = 1, 2, ... When the loss or the norm is not finite, nothing is updated and the result says so.
-  /// Collective.
+  /// One optimizer step; t = 1, 2, ... When the loss or the norm is not finite, nothing is updated and the result says
+  /// so. Collective.
   virtual StepResult train_step(Index t) = 0;
 
   /// Shows what this rank is the keeper of: its slices where the state is sharded, everything where it is replicated.
@@ -89,8 +94,11 @@ double mean_loss(std::span<const double> losses, Index world, Index micro_steps)
 /// The losses of all ranks' leaves, in rank order. Sends 8 k bytes to each rank.
 std::vector<double> gather_losses(Communicator& comm, const std::vector<double>& mine);
 
-/// Judges a step: clipped or not, finite or not. Collective when it is not finite: then ranks agree on the first tensor,
-/// by its number in the model, that holds a gradient which is not; `gradients` are this rank's views.
+/// The exact sum of all ranks' sums. Sends sizeof(OrderFreeSum) bytes to each rank.
+OrderFreeSum sum_over_ranks(Communicator& comm, const OrderFreeSum& mine);
+
+/// Judges a step: clipped or not, finite or not. Collective when it is not finite: then ranks agree on the first
+/// tensor, by its number in the model, that holds a gradient which is not; `gradients` are this rank's views.
 StepResult judge(const Context& context, double loss, const GradientNorm& norm, const std::vector<FlatUnit>& units,
                  const std::vector<UnitView>& gradients);
 

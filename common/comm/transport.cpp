@@ -1,0 +1,133 @@
+#include "common/comm/transport.h"
+
+#include <sys/statvfs.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <limits>
+#include <optional>
+#include <stdexcept>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "common/base/error.h"
+#include "common/comm/message_transport.h"
+#include "common/comm/process.h"
+#include "common/comm/shared_transport.h"
+
+namespace zero {
+namespace {
+
+constexpr Index kMiB = Index{1} << 20;
+
+/// One rank: everything it is offered comes from itself, so nothing does.
+class SelfTransport final : public Transport {
+ public:
+  [[nodiscard]] int rank() const override { return 0; }
+  [[nodiscard]] int size() const override { return 1; }
+  void exchange(std::span<const ConstBytes>, const Consume& consume, const char*) override { consume(received_); }
+  void exchange_same(ConstBytes, const Consume& consume, const char*) override { consume(received_); }
+  [[nodiscard]] Index max_block() const override { return kStagingBytes; }
+  [[nodiscard]] Index max_same_block() const override { return kStagingBytes; }
+  [[nodiscard]] std::string description() const override { return "self"; }
+
+ private:
+  std::array<ConstBytes, 1> received_;
+};
+
+/// The folder where Open MPI keeps the files behind shared windows: its own setting, read through MPI's tool interface.
+std::string window_folder() {
+  std::string folder = "/dev/shm";
+  int provided = 0;
+  if (MPI_T_init_thread(MPI_THREAD_SINGLE, &provided) != MPI_SUCCESS) return folder;
+  int index = 0;
+  int count = 0;
+  MPI_T_cvar_handle handle = nullptr;
+  if (MPI_T_cvar_get_index("osc_sm_backing_directory", &index) == MPI_SUCCESS &&
+      MPI_T_cvar_handle_alloc(index, nullptr, &handle, &count) == MPI_SUCCESS) {
+    std::vector<char> value(static_cast<std::size_t>(std::max(count, 1)) + 4096, '\0');
+    if (MPI_T_cvar_read(handle, value.data()) == MPI_SUCCESS && value[0] != '\0') folder = value.data();
+    MPI_T_cvar_handle_free(&handle);
+  }
+  MPI_T_finalize();
+  return folder;
+}
+
+/// Why shared windows cannot be had, the same on all ranks; nothing when they can. Collective.
+std::optional<std::string> reason_against_windows(MPI_Comm ranks, Index staging_bytes) {
+  int rank = 0;
+  int size = 0;
+  check_mpi(MPI_Comm_rank(ranks, &rank), "MPI_Comm_rank");
+  check_mpi(MPI_Comm_size(ranks, &size), "MPI_Comm_size");
+  MPI_Comm host = MPI_COMM_NULL;
+  check_mpi(MPI_Comm_split_type(ranks, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &host), "MPI_Comm_split_type");
+  int host_size = 0;
+  check_mpi(MPI_Comm_size(host, &host_size), "MPI_Comm_size");
+  check_mpi(MPI_Comm_free(&host), "MPI_Comm_free");
+
+  const std::string folder = window_folder();
+  struct statvfs status {};
+  std::int64_t room = std::numeric_limits<std::int64_t>::max();  // where it cannot be asked, MPI will tell
+  if (statvfs(folder.c_str(), &status) == 0) {
+    room = static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
+  }
+  std::array<std::int64_t, 2> least = {host_size, room};
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, least.data(), 2, MPI_INT64_T, MPI_MIN, ranks), "MPI_Allreduce");
+  if (least[0] < size) return "the ranks are on more than one host";
+  // Open MPI adds its own state to the file: some cache lines a rank, and a page.
+  const Index needed = size * (staging_bytes + 4096) + 65536;
+  if (least[1] < needed) {
+    return fmt::format("{} has {:.1f} MiB free and the windows of {} ranks need {:.1f} MiB", folder,
+                       static_cast<double>(least[1]) / static_cast<double>(kMiB), size,
+                       static_cast<double>(needed) / static_cast<double>(kMiB));
+  }
+  return std::nullopt;
+}
+
+/// The transport over windows, or the reason why there is none, the same on all ranks. Collective.
+std::unique_ptr<Transport> try_shared(MPI_Comm ranks, Device& device, double timeout_seconds, Index staging_bytes,
+                                      std::string& reason) {
+  if (const auto against = reason_against_windows(ranks, staging_bytes)) {
+    reason = *against;
+    return nullptr;
+  }
+  auto booked = agree_to_make(
+      ranks, [&] { return LedgerEntry(device.ledger(), Tier::device, Category::buckets, staging_bytes); });
+  try {
+    return std::make_unique<SharedTransport>(ranks, std::move(booked), timeout_seconds, staging_bytes);
+  } catch (const ResourceFailure&) {  // thrown by all ranks or none
+    reason = "MPI could not make the windows";
+    return nullptr;
+  }
+}
+
+}  // namespace
+
+Index block_bytes(Index staging_bytes, int size) {
+  const Index block = (staging_bytes - SharedTransport::header_bytes(size)) / 2 / (size - 1) / 128 * 128;
+  if (block < 128) throw std::length_error("the staging memory is too small for its ranks");
+  return block;
+}
+
+std::unique_ptr<Transport> make_transport(MPI_Comm communicator, TransportKind kind, Device& device,
+                                          double timeout_seconds, Index staging_bytes) {
+  if (is_single(communicator)) return std::make_unique<SelfTransport>();
+  std::string description = "messages";
+  if (kind != TransportKind::messages) {
+    std::string reason;
+    auto shared = try_shared(communicator, device, timeout_seconds, staging_bytes, reason);
+    if (shared) return shared;
+    if (kind == TransportKind::shared) {
+      throw UnusableInput(fmt::format("--transport shared cannot be had: {}; --transport messages would do", reason));
+    }
+    description = fmt::format("messages ({})", reason);
+  }
+  auto staging = agree_to_make(communicator, [&] {
+    return device.allocate_uninitialized(Category::buckets, staging_bytes / size_of(Dtype::fp32));
+  });
+  return std::make_unique<MessageTransport>(communicator, std::move(staging), timeout_seconds, std::move(description));
+}
+
+}  // namespace zero

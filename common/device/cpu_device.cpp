@@ -1,0 +1,137 @@
+#include "common/device/cpu_device.h"
+
+#include <fmt/format.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+
+#include "common/base/error.h"
+#include "common/device/cpu_kernels.h"
+#include "common/device/products_factory.h"
+
+#if defined(__has_feature)
+#if __has_feature(address_sanitizer)
+#define ZERO_ADDRESS_SANITIZER
+#endif
+#elif defined(__SANITIZE_ADDRESS__)
+#define ZERO_ADDRESS_SANITIZER
+#endif
+
+namespace zero {
+namespace {
+
+#ifdef ZERO_ADDRESS_SANITIZER
+constexpr bool kKeepBlocks = false;
+#else
+constexpr bool kKeepBlocks = true;
+#endif
+
+/// What may be kept beyond the most that ever was in use: a constant and a small part, so that a step whose many small
+/// blocks come and go at different times does not fault either.
+constexpr Index kKeptAnyway = Index{8} << 20;
+constexpr Index kKeptPart = 64;
+
+Index page_size() {
+  static const Index size = sysconf(_SC_PAGESIZE);
+  return size;
+}
+
+void* map_pages(Index bytes) {
+  if constexpr (!kKeepBlocks) {
+    return std::aligned_alloc(static_cast<std::size_t>(page_size()), static_cast<std::size_t>(bytes));
+  }
+  void* memory =
+      mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return memory == MAP_FAILED ? nullptr : memory;
+}
+
+void unmap_pages(void* memory, Index bytes) {
+  if constexpr (!kKeepBlocks) {
+    std::free(memory);
+  } else {
+    munmap(memory, static_cast<std::size_t>(bytes));
+  }
+}
+
+}  // namespace
+
+PageBlocks::~PageBlocks() { trim(0); }
+
+void* PageBlocks::acquire(Index bytes, bool& is_zero) {
+  bytes = round_up(bytes, page_size());
+  is_zero = false;
+  void* memory = nullptr;
+  const auto kept =
+      std::find_if(free_.rbegin(), free_.rend(), [&](const Block& block) { return block.bytes == bytes; });
+  if (kept != free_.rend()) {
+    memory = kept->memory;
+    free_.erase(std::next(kept).base());
+    kept_ -= bytes;
+  } else {
+    memory = map_pages(bytes);
+    if (memory == nullptr && kept_ > 0) {
+      trim(0);
+      memory = map_pages(bytes);
+    }
+    if (memory == nullptr) return nullptr;
+    is_zero = kKeepBlocks;
+  }
+  in_use_ += bytes;
+  most_in_use_ = std::max(most_in_use_, in_use_);
+  trim(most_in_use_ - in_use_ + kKeptAnyway + most_in_use_ / kKeptPart);
+  return memory;
+}
+
+void PageBlocks::release(void* memory, Index bytes) {
+  bytes = round_up(bytes, page_size());
+  in_use_ -= bytes;
+  if (!kKeepBlocks) return unmap_pages(memory, bytes);
+  free_.push_back({memory, bytes});
+  kept_ += bytes;
+}
+
+void PageBlocks::trim(Index limit) {
+  auto block = free_.begin();
+  for (; block != free_.end() && kept_ > limit; ++block) {
+    unmap_pages(block->memory, block->bytes);
+    kept_ -= block->bytes;
+  }
+  free_.erase(free_.begin(), block);
+}
+
+CpuDevice::CpuDevice(ProductKind products, int threads, CpuIsa isa) : isa_(isa) {
+  kernels_ = std::make_unique<CpuKernels>(isa);
+  products_ = products == ProductKind::canonical ? make_canonical_products(threads) : make_library_products(threads);
+  if (const Index elements = products_->workspace_elements(); elements > 0) {
+    workspace_ = allocate_uninitialized(Category::workspace, elements);
+    products_->set_workspace(workspace_.array());
+  }
+}
+
+CpuDevice::~CpuDevice() { products_.reset(); }  // before the workspace that it was lent
+
+std::string CpuDevice::description() const { return fmt::format("cpu, {} kernels", name(isa_)); }
+
+void* CpuDevice::acquire(Tier tier, Index bytes) {
+  if (tier == Tier::nvme)
+    throw UnusableInput("the CPU device has no nvme tier; keep the buffer on the device or the host");
+  bool is_zero = false;
+  void* memory = blocks_.acquire(bytes, is_zero);
+  zeroed_ = is_zero ? memory : nullptr;
+  return memory;
+}
+
+void CpuDevice::release(Tier /*tier*/, void* memory, Index bytes) { blocks_.release(memory, bytes); }
+
+void CpuDevice::fill_zero(Tier /*tier*/, void* memory, Index bytes) {
+  if (memory != zeroed_) std::memset(memory, 0, static_cast<std::size_t>(bytes));
+}
+
+std::unique_ptr<Device> make_cpu_device(ProductKind products, int threads) {
+  return std::make_unique<CpuDevice>(products, threads, cpu_isa());
+}
+
+}  // namespace zero

@@ -1,0 +1,64 @@
+#pragma once
+/// \file
+/// The CPU backend: memory of the process.
+
+#include <string>
+#include <vector>
+
+#include "common/device/cpu_isa.h"
+#include "common/device/device.h"
+
+namespace zero {
+
+/// Page-aligned blocks from the operating system. A freed block is kept for the next request of its size, as long as
+/// what is in use and what is kept together stay below the most that ever was in use (and a little more): so a step
+/// that frees and allocates the same sizes takes no page faults, and the process holds no more than the ledger's peak.
+/// Under AddressSanitizer nothing is kept, so that it sees every use after the end.
+class PageBlocks {
+ public:
+  PageBlocks() = default;
+  PageBlocks(const PageBlocks&) = delete;
+  PageBlocks& operator=(const PageBlocks&) = delete;
+  ~PageBlocks();
+
+  /// At least `bytes` > 0 bytes, or nullptr. `is_zero` says whether they are known to be zero.
+  void* acquire(Index bytes, bool& is_zero);
+  /// Gives back what acquire(bytes) returned.
+  void release(void* memory, Index bytes);
+
+  [[nodiscard]] Index in_use() const { return in_use_; }  ///< bytes, in whole pages
+  [[nodiscard]] Index kept() const { return kept_; }      ///< bytes, in whole pages
+
+ private:
+  /// Gives the blocks kept for longest back to the system until at most `limit` bytes are kept.
+  void trim(Index limit);
+
+  struct Block {
+    void* memory;
+    Index bytes;
+  };
+  std::vector<Block> free_;  ///< the kept blocks, the oldest first
+  Index in_use_ = 0;
+  Index most_in_use_ = 0;
+  Index kept_ = 0;
+};
+
+/// The CPU backend of make_cpu_device().
+class CpuDevice final : public Device {
+ public:
+  CpuDevice(ProductKind products, int threads, CpuIsa isa);
+  ~CpuDevice() override;
+  [[nodiscard]] std::string description() const override;
+
+ private:
+  void* acquire(Tier tier, Index bytes) override;
+  void release(Tier tier, void* memory, Index bytes) override;
+  void fill_zero(Tier tier, void* memory, Index bytes) override;
+
+  CpuIsa isa_;
+  PageBlocks blocks_;
+  void* zeroed_ = nullptr;  ///< the block acquired last, if the system handed it out zeroed
+  Buffer workspace_;        ///< lent to the products
+};
+
+}  // namespace zero

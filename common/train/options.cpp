@@ -1,0 +1,284 @@
+#include "common/train/options.h"
+
+#include <algorithm>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "common/base/bytes.h"
+#include "common/base/error.h"
+#include "common/train/option_types.h"
+
+namespace zero {
+namespace {
+
+constexpr Index kMost = 1'000'000'000;  ///< of steps and batches: their products stay far below 2^63
+constexpr Index kMostBytes = Index{1} << 50;
+
+const std::vector<Choice<Schedule>> kSchedules = {{"constant", Schedule::constant}, {"cosine", Schedule::cosine}};
+const std::vector<Choice<ProductKind>> kProducts = {{"canonical", ProductKind::canonical},
+                                                    {"library", ProductKind::library}};
+const std::vector<Choice<CollectiveKind>> kCollectives = {
+    {"canonical", CollectiveKind::canonical}, {"native", CollectiveKind::native}, {"ring", CollectiveKind::ring}};
+const std::vector<Choice<TransportKind>> kTransports = {{"auto", TransportKind::automatic},
+                                                        {"shared", TransportKind::shared},
+                                                        {"messages", TransportKind::messages}};
+const std::vector<Choice<Accumulation>> kAccumulations = {{"ranks-first", Accumulation::ranks_first},
+                                                          {"local-first", Accumulation::local_first}};
+const std::vector<Choice<Backend>> kBackends = {{"cpu", Backend::cpu}, {"auto", Backend::automatic}};
+const std::vector<std::string_view> kPrecisions = {"fp32"};
+
+std::vector<std::string_view> preset_names() {
+  std::vector<std::string_view> all;
+  for (const ModelPreset& preset : model_presets()) all.push_back(preset.name);
+  return all;
+}
+
+void add_text(CLI::App& app, const std::string& option, std::string& target, const char* what, const OptionText& text) {
+  add_value(app, option, text, [option, &target, what](const std::string& value) {
+    if (value.empty()) throw UnusableInput(fmt::format("{} '' is not {}", option, what));
+    target = value;
+  });
+}
+
+void add_model_options(CLI::App& app, Options& options) {
+  const char* group = option_group::kModel;
+  add_value(app, "--model", {group, "NAME", fmt::format("{}", fmt::join(preset_names(), ", ")), options.model},
+            [&options](const std::string& value) {
+              const std::vector<std::string_view> all = preset_names();
+              options.model = all[read_choice("--model", value, all)];
+            });
+  const std::string preset = "the preset's";
+  add_whole(app, "--layers", options.config.layers, 1, 10'000, {group, "L", "transformer blocks", preset});
+  add_whole(app, "--heads", options.config.heads, 1, 10'000, {group, "H", "attention heads; they divide --width", preset});
+  add_whole(app, "--width", options.config.width, 1, 1'000'000, {group, "C", "size of the residual stream", preset});
+  add_whole(app, "--context", options.config.context, 1, 1'000'000, {group, "T", "tokens in a sequence", preset});
+  add_whole(app, "--vocab", options.config.vocab, 1, 1'000'000,
+            {group, "V", "tokens in the vocabulary; every byte or token of the data is below it", preset});
+  add_text(app, "--data", options.data, "the name of a file",
+           {group, "FILE", "a text file, whose bytes are the tokens, or a token file that ends in .bin", options.data});
+}
+
+void add_training_options(CLI::App& app, Options& options) {
+  const char* group = option_group::kTraining;
+  add_whole(app, "--steps", options.steps, 1, kMost, {group, "N", "optimizer steps", ""});
+  add_value(app, "--seed", {group, "N", "the one seed of initial weights and data order", std::to_string(options.seed)},
+            [&options](const std::string& value) {
+              options.seed = static_cast<std::uint64_t>(read_whole("--seed", value, 0, INT64_MAX));
+            });
+  add_whole(app, "--micro-batch", options.micro_batch, 1, 1'000'000,
+            {group, "B", "sequences in one forward and backward pass of a rank", "the preset's"});
+  add_whole(app, "--global-batch", options.global_batch, 1, kMost,
+            {group, "N",
+             "sequences in one step over all ranks; micro-steps k = global batch / (micro-batch * ranks) must be whole",
+             "--micro-batch * ranks"});
+  add_choice(app, "--accumulation", options.accumulation, kAccumulations,
+             {group, "ORDER",
+              "ranks-first adds over ranks in every micro-step, local-first over a rank's micro-steps and then once over "
+              "ranks",
+              ""});
+}
+
+void add_optimizer_options(CLI::App& app, Options& options) {
+  const char* group = option_group::kOptimizer;
+  AdamWOptions& adamw = options.optimizer;
+  add_real(app, "--lr", adamw.learning_rate, {1e-30, 1e10}, {group, "X", "learning rate", ""});
+  add_choice(app, "--lr-schedule", adamw.schedule, kSchedules,
+             {group, "NAME", "constant, or cosine: from --lr down to --min-lr at the last step", ""});
+  add_whole(app, "--warmup", adamw.warmup, 0, kMost, {group, "N", "steps in which the rate rises linearly to --lr", ""});
+  add_real(app, "--min-lr", adamw.min_learning_rate, {0, 1e10}, {group, "X", "where the cosine ends", ""});
+  add_real(app, "--beta1", adamw.beta1, {0, 1, false, true}, {group, "X", "decay of the momentum", ""});
+  add_real(app, "--beta2", adamw.beta2, {0, 1, false, true}, {group, "X", "decay of the variance", ""});
+  add_real(app, "--eps", adamw.epsilon, {1e-30, 1}, {group, "X", "added to the root of the variance", ""});
+  add_real(app, "--weight-decay", adamw.weight_decay, {0, 1000},
+           {group, "X", "decoupled weight decay, on matrices only", ""});
+  add_real(app, "--clip", adamw.clip, {0, 1e10}, {group, "X", "largest norm of the gradient; 0 turns clipping off", ""});
+}
+
+void add_arithmetic_options(CLI::App& app, Options& options) {
+  const char* group = option_group::kArithmetic;
+  add_value(app, "--precision",
+            {group, "NAME", "fp32: parameters, gradients and optimizer states in 4 bytes each", options.precision},
+            [&options](const std::string& value) {
+              options.precision = kPrecisions[read_choice("--precision", value, kPrecisions)];
+            });
+  add_choice(app, "--products", options.products, kProducts,
+             {group, "KIND",
+              "matrix products: canonical, in our own order, with the same bits on every machine, or library (oneDNN)", ""});
+  add_value(app, "--threads", {group, "N", "threads of a rank's matrix products", std::to_string(options.threads)},
+            [&options](const std::string& value) {
+              options.threads = static_cast<int>(read_whole("--threads", value, 1, 1024));
+            });
+}
+
+void add_communication_options(CLI::App& app, Options& options) {
+  const char* group = option_group::kCommunication;
+  add_choice(app, "--collectives", options.collectives, kCollectives,
+             {group, "KIND",
+              "canonical: additions in an order that does not depend on the transport; ring: the textbook algorithm; "
+              "native: the library's, for comparison of speed",
+              ""});
+  add_choice(app, "--transport", options.transport, kTransports,
+             {group, "KIND", "how bytes move between ranks: shared memory windows, messages, or auto: windows where "
+                             "all ranks are on one machine",
+              ""});
+  add_value(app, "--bucket",
+            {group, "SIZE", "largest collective over all ranks' slices, such as 4MiB; its size never changes a result",
+             "one unit"},
+            [&options](const std::string& value) {
+              options.bucket_bytes = read_size("--bucket", value, 1, kMostBytes);
+            });
+  add_whole(app, "--wrap", options.wrap, 1, 10'000,
+            {group, "N", "transformer blocks in a unit: what is gathered and reduced as one", ""});
+  add_real(app, "--timeout", options.timeout_seconds, {0.1, 1e6},
+           {group, "SECONDS", "without progress in a collective before the job ends", ""});
+}
+
+void add_memory_options(CLI::App& app, Options& options) {
+  const char* group = option_group::kMemory;
+  add_value(app, "--backend", {group, "NAME", "cpu, or auto: the best that this build and machine have", "auto"},
+            [&options](const std::string& value) {
+              if (value == "cuda") throw UnusableInput("--backend cuda: this build has no CUDA backend; cpu would do");
+              options.backend = kBackends[read_choice("--backend", value, names(kBackends))].value;
+            });
+  const auto add_cap = [&](const char* option, std::optional<Index>& target, const char* meaning) {
+    add_value(app, option, {group, "SIZE", meaning, "none"}, [option, &target](const std::string& value) {
+      target = read_size(option, value, 1, kMostBytes);
+    });
+  };
+  add_cap("--device-memory", options.device_memory,
+          "cap on what a rank holds on its device, such as 512MiB; an allocation past it ends the run");
+  add_cap("--host-memory", options.host_memory, "the same for the host's memory");
+}
+
+void add_output_options(CLI::App& app, Options& options) {
+  const char* group = option_group::kOutput;
+  add_flag(app, "--verify", options.verify,
+           {group, "", "also run the unsharded baseline on rank 0 and compare every byte after every step", "off"});
+  add_whole(app, "--digest-every", options.digest_every, 0, kMost,
+            {group, "N", "steps between digests in metrics.jsonl; 0: the last step only", ""});
+  add_text(app, "--out", options.out, "the name of a directory",
+           {group, "DIR", "where summary.json and metrics.jsonl are written; made if it does not exist", "none"});
+}
+
+}  // namespace
+
+void add_common_options(CLI::App& app, Options& options) {
+  add_model_options(app, options);
+  add_training_options(app, options);
+  add_optimizer_options(app, options);
+  add_arithmetic_options(app, options);
+  add_communication_options(app, options);
+  add_memory_options(app, options);
+  add_output_options(app, options);
+}
+
+std::optional<Options> parse_options(const Program& program, int argc, const char* const* argv, int world,
+                                     std::string& text) {
+  Options options;
+  CLI::App app(program.description, program.name);
+  app.set_help_flag("-h,--help", "this text")->group(option_group::kOutput);
+  app.set_version_flag("--version", "the version")->group(option_group::kOutput);
+  add_common_options(app, options);
+  program.add_options(app, options);
+
+  std::vector<std::string> arguments;  // as CLI11 takes them: the last one first
+  for (int i = argc - 1; i > 0; --i) {
+    std::string argument = argv[i];
+    // CLI11 would read "--steps= --lr 1" as --steps with the value "--lr".
+    if (argument.size() > 3 && argument.starts_with("--") && argument.find('=') == argument.size() - 1) {
+      arguments.emplace_back();
+      argument.pop_back();
+    }
+    arguments.push_back(std::move(argument));
+  }
+  try {
+    app.parse(arguments);
+  } catch (const CLI::CallForHelp&) {
+    text = help_text(program, app);
+    return std::nullopt;
+  } catch (const CLI::CallForVersion&) {
+    text = fmt::format("{} {}\n", program.name, ZERO_VERSION);
+    return std::nullopt;
+  } catch (const CLI::ParseError& error) {
+    throw UnusableInput(command_line_error(program, app, error));
+  }
+  for (const CLI::Option* option : app.get_options()) {
+    if (!option->get_lnames().empty()) options.offered.push_back(option->get_lnames()[0]);
+  }
+  derive(program, options, world);
+  return options;
+}
+
+nlohmann::json to_json(const Options& options) {
+  const auto or_null = [](const std::optional<Index>& value) { return value ? nlohmann::json(*value) : nullptr; };
+  const AdamWOptions& adamw = options.optimizer;
+  nlohmann::json all = {
+      {"model", options.model},
+      {"layers", options.config.layers},
+      {"heads", options.config.heads},
+      {"width", options.config.width},
+      {"context", options.config.context},
+      {"vocab", options.config.vocab},
+      {"data", options.data},
+      {"steps", options.steps},
+      {"seed", options.seed},
+      {"micro-batch", options.micro_batch},
+      {"global-batch", options.global_batch},
+      {"accumulation", name_of(kAccumulations, options.accumulation)},
+      {"lr", adamw.learning_rate},
+      {"lr-schedule", name_of(kSchedules, adamw.schedule)},
+      {"warmup", adamw.warmup},
+      {"min-lr", adamw.min_learning_rate},
+      {"beta1", adamw.beta1},
+      {"beta2", adamw.beta2},
+      {"eps", adamw.epsilon},
+      {"weight-decay", adamw.weight_decay},
+      {"clip", adamw.clip},
+      {"precision", options.precision},
+      {"products", name_of(kProducts, options.products)},
+      {"threads", options.threads},
+      {"collectives", name_of(kCollectives, options.collectives)},
+      {"transport", name_of(kTransports, options.transport)},
+      {"bucket", options.bucket_bytes == 0 ? nullptr : nlohmann::json(options.bucket_bytes)},
+      {"wrap", options.wrap},
+      {"timeout", options.timeout_seconds},
+      {"prefetch", options.prefetch},
+      {"reshard-after-forward", options.reshard_after_forward ? "on" : "off"},
+      {"as-world", options.as_world},
+      {"backend", "cpu"},  // what `auto` means in a build without another
+      {"device-memory", or_null(options.device_memory)},
+      {"host-memory", or_null(options.host_memory)},
+      {"verify", options.verify},
+      {"digest-every", options.digest_every},
+      {"out", options.out.empty() ? nullptr : nlohmann::json(options.out)},
+  };
+  if (options.offered.empty()) return all;
+  nlohmann::json offered = nlohmann::json::object();
+  for (const std::string& option : options.offered) {
+    if (all.contains(option)) offered[option] = all[option];
+  }
+  return offered;
+}
+
+formula::Setting formula_setting(const Options& options, Index world) {
+  formula::Setting setting;
+  setting.layers = options.config.layers;
+  setting.heads = options.config.heads;
+  setting.width = options.config.width;
+  setting.context = options.config.context;
+  setting.vocab = options.config.vocab;
+  setting.micro_batch = options.micro_batch;
+  setting.world = world;
+  setting.micro_steps = options.micro_steps;
+  setting.local_first = options.accumulation == Accumulation::local_first;
+  setting.wrap = options.wrap;
+  setting.bucket = options.bucket_bytes;
+  setting.native = options.collectives == CollectiveKind::native;
+  setting.threads = options.threads;
+  setting.prefetch = options.prefetch;
+  setting.reshard_after_forward = options.reshard_after_forward;
+  return setting;
+}
+
+}  // namespace zero

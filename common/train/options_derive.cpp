@@ -1,0 +1,82 @@
+#include <fmt/format.h>
+
+#include "common/base/error.h"
+#include "common/train/options.h"
+
+namespace zero {
+namespace {
+
+// Beyond these the counts of bytes would leave 64 bits; every machine has less.
+constexpr double kMostParameters = 1e12;
+constexpr double kMostActivations = 1e13;  ///< elements
+
+void check_model(const ModelConfig& c) {
+  if (c.width % c.heads != 0) {
+    Index below = c.heads;
+    while (c.width % below != 0) --below;
+    throw UnusableInput(fmt::format("--heads {} does not divide --width {}; {} head{} or a width of {} would do", c.heads,
+                                    c.width, below, below == 1 ? "" : "s", round_up(c.width, c.heads)));
+  }
+  const auto L = static_cast<double>(c.layers), C = static_cast<double>(c.width), T = static_cast<double>(c.context),
+             V = static_cast<double>(c.vocab);
+  const double parameters = (V + T + 2) * C + L * (12 * C * C + 13 * C);
+  if (parameters > kMostParameters) {
+    throw UnusableInput(fmt::format("--layers {} --width {} --context {} --vocab {} make {:.1e} parameters; up to {:.0e} "
+                                    "are possible",
+                                    c.layers, c.width, c.context, c.vocab, parameters, kMostParameters));
+  }
+}
+
+void check_batch(const ModelConfig& c, Index micro_batch) {
+  const auto L = static_cast<double>(c.layers), C = static_cast<double>(c.width), T = static_cast<double>(c.context),
+             V = static_cast<double>(c.vocab), H = static_cast<double>(c.heads), B = static_cast<double>(micro_batch);
+  const double activations = B * T * (L * (16 * C + H * T) + V);
+  if (activations > kMostActivations) {
+    throw UnusableInput(fmt::format("--micro-batch {} --context {} --layers {} --width {} make {:.1e} activations; up to "
+                                    "{:.0e} are possible",
+                                    micro_batch, c.context, c.layers, c.width, activations, kMostActivations));
+  }
+}
+
+}  // namespace
+
+void derive(const Program& program, Options& options, Index world) {
+  const ModelPreset preset = find_preset(options.model).value();
+  ModelConfig& config = options.config;
+  for (Index ModelConfig::*size :
+       {&ModelConfig::layers, &ModelConfig::heads, &ModelConfig::width, &ModelConfig::context, &ModelConfig::vocab}) {
+    if (config.*size == 0) config.*size = preset.config.*size;
+  }
+  check_model(config);
+
+  const Index N = options.order_world(world);
+  if (options.micro_batch == 0) options.micro_batch = preset.micro_batch;
+  check_batch(config, options.micro_batch);
+  const Index per_micro_step = options.micro_batch * N;
+  if (options.global_batch == 0) options.global_batch = per_micro_step;
+  if (options.global_batch % per_micro_step != 0) {
+    const std::string ranks =
+        program.single_process ? fmt::format("--as-world {}", N) : fmt::format("{} rank{}", N, N == 1 ? "" : "s");
+    throw UnusableInput(fmt::format("--global-batch {} is not a multiple of --micro-batch {} times {}; {} would do",
+                                    options.global_batch, options.micro_batch, ranks,
+                                    round_up(options.global_batch, per_micro_step)));
+  }
+  options.micro_steps = options.global_batch / per_micro_step;
+
+  AdamWOptions& adamw = options.optimizer;
+  adamw.steps = options.steps;
+  if (adamw.min_learning_rate > 0 && adamw.schedule == Schedule::constant) {
+    throw UnusableInput(fmt::format("--min-lr {:g} has no meaning with --lr-schedule constant; cosine would do",
+                                    adamw.min_learning_rate));
+  }
+  if (adamw.min_learning_rate > adamw.learning_rate) {
+    throw UnusableInput(fmt::format("--min-lr {:g} is above --lr {:g}; at most {:g} would do", adamw.min_learning_rate,
+                                    adamw.learning_rate, adamw.learning_rate));
+  }
+  if (options.accumulation == Accumulation::local_first && !program.offers_accumulation) {
+    throw UnusableInput(fmt::format("--accumulation local-first is not offered by {}: {}; ranks-first would do",
+                                    program.name, program.why_no_local_first));
+  }
+}
+
+}  // namespace zero

@@ -1,0 +1,108 @@
+#include "stage0_ddp/baseline.h"
+
+#include "common/train/run.h"
+
+namespace zero {
+
+std::unique_ptr<Trainer> make_reference_trainer(const Context& context) {
+  return std::make_unique<stage0_ddp::Baseline>(context);
+}
+
+}  // namespace zero
+
+namespace zero::stage0_ddp {
+
+Baseline::Baseline(const Context& context)
+    : context_(context),
+      units_(model_units(context.config, context.wrap, 1)),
+      model_(context.config, context.micro_batch, units_, context.device),
+      running_sum_(context.device, unit_sizes(units_), context.terms_before_ranks()),
+      rank_sums_(context.device, unit_sizes(units_), context.world),
+      micro_step_sums_(context.device, unit_sizes(units_), context.terms_after_ranks()),
+      losses_(static_cast<std::size_t>(context.leaves())) {
+  for (const FlatUnit& unit : units_) {
+    parameters_.push_back(context.device.allocate(Category::parameters, unit.size()));
+    gradients_.push_back(context.device.allocate(Category::gradients, unit.size()));
+    momentum_.push_back(context.device.allocate(Category::optimizer, unit.size()));
+    variance_.push_back(context.device.allocate(Category::optimizer, unit.size()));
+    initialize(context.device.kernels(), unit, 0, parameters_.back().array(), context.seed);
+  }
+}
+
+/// The order of the leaves is that in which their sums are added: over ranks within a micro-step, or with local-first
+/// over micro-steps within a rank.
+StepResult Baseline::train_step(Index t) {
+  if (context_.accumulation == Accumulation::ranks_first) {
+    for (Index m = 0; m < context_.micro_steps; ++m) {
+      for (Index r = 0; r < context_.world; ++r) leaf(t, m, r);
+    }
+  } else {
+    for (Index r = 0; r < context_.world; ++r) {
+      for (Index m = 0; m < context_.micro_steps; ++m) leaf(t, m, r);
+    }
+  }
+  StepResult result = measure();
+  if (result.verdict == Verdict::not_finite) return result;
+  step(t, result.norm.clip_factor);
+  return result;
+}
+
+/// Micro-step m of the rank that would be rank r.
+void Baseline::leaf(Index t, Index m, Index r) {
+  losses_[r * context_.micro_steps + m] = forward(t, m * context_.world + r);
+  backward();
+  for (Index u = 0; u < std::ssize(units_); ++u) reduce(u, m, r);
+}
+
+double Baseline::forward(Index t, Index leaf) {
+  context_.load_leaf(t, leaf, model_);
+  model_.embed_forward(parameters_[0].array());
+  for (Index u = 1; u < std::ssize(units_); ++u) model_.forward(u, parameters_[u].array());
+  return model_.head_forward(parameters_[0].array());
+}
+
+void Baseline::backward() {
+  model_.head_backward(parameters_[0].array(), gradients_[0].array());
+  for (Index u = std::ssize(units_) - 1; u > 0; --u) {
+    model_.backward(u, parameters_[u].array(), gradients_[u].array());
+  }
+  model_.embed_backward(gradients_[0].array());
+}
+
+/// The sums that N ranks would make, from the inside out; each passes its result on when its last term is in.
+void Baseline::reduce(Index u, Index m, Index r) {
+  const Array gradient = gradients_[u].array();
+  if (!running_sum_.add(u, m, gradient)) return;
+  if (!rank_sums_.add(u, r, 0, gradient, gradient)) return;
+  micro_step_sums_.add(u, m, 0, gradient, gradient, static_cast<float>(context_.leaves()));
+}
+
+StepResult Baseline::measure() {
+  OrderFreeSum squares;
+  std::vector<UnitView> gradients;
+  for (Index u = 0; u < std::ssize(units_); ++u) {
+    context_.device.kernels().sum_of_squares(squares, gradients_[u].array());
+    gradients.push_back({u, 0, gradients_[u].array()});
+  }
+  const double loss = mean_loss(losses_, context_.world, context_.micro_steps);
+  return judge(context_, loss, gradient_norm(squares, context_.optimizer.clip), units_, gradients);
+}
+
+void Baseline::step(Index t, float clip_factor) {
+  const Stopwatch stopwatch(context_.timers.optimizer);
+  const AdamWStep scalars = adamw_step(context_.optimizer, t, clip_factor);
+  for (Index u = 0; u < std::ssize(units_); ++u) {
+    adamw_update(context_.device.kernels(), units_[u], 0, parameters_[u].array(), momentum_[u].array(),
+                 variance_[u].array(), gradients_[u].array(), scalars);
+  }
+}
+
+void Baseline::visit_state(const std::function<void(StateKind, const UnitView&)>& visit) const {
+  for (Index u = 0; u < std::ssize(units_); ++u) {
+    visit(StateKind::parameters, {u, 0, parameters_[u].array()});
+    visit(StateKind::momentum, {u, 0, momentum_[u].array()});
+    visit(StateKind::variance, {u, 0, variance_[u].array()});
+  }
+}
+
+}  // namespace zero::stage0_ddp

@@ -1,0 +1,37 @@
+#include "stage0_ddp/formula.h"
+
+namespace zero::stage0_ddp {
+
+formula::Formula formula(const formula::Setting& s) {
+  const Index P = formula::padded_parameters(s);
+  const Index g = formula::gradient_bytes(s);
+  formula::Formula f;
+  f.memory = formula::common_memory(s);
+  f.memory["parameters"] = formula::parameter_bytes(s) * P;
+  f.memory["gradients"] = g * P;
+  f.memory["optimizer"] = formula::optimizer_bytes(s) * P;
+  if (s.micro_steps > 1) f.memory["partial_sums"] = formula::partial_sums(s);
+
+  // Each micro-step is reduced; the averaged gradient is gathered once. Every rank then has all of it, so that the norm
+  // needs no message.
+  f.communication["gradients"] = formula::passes(s, "reduce_scatter + all_gather", formula::reductions(s) + 1, g);
+  f.communication["scalars"] = formula::scalars(s, false);
+  return f;
+}
+
+formula::Formula baseline_formula(const formula::Setting& setting) {
+  formula::Setting s = setting;
+  s.world = 1;  // one slice: padded for one, and no messages
+  const Index P = formula::padded_parameters(s);
+  formula::Formula f;
+  f.memory = formula::common_memory(s);
+  f.memory["parameters"] = formula::parameter_bytes(s) * P;
+  f.memory["gradients"] = formula::gradient_bytes(s) * P;
+  f.memory["optimizer"] = formula::optimizer_bytes(s) * P;
+  const Index over_ranks = formula::floor_log2(setting.world) * 4 * P;
+  const Index partial = over_ranks + formula::partial_sums(s);
+  if (partial > 0) f.memory["partial_sums"] = partial;
+  return f;
+}
+
+}  // namespace zero::stage0_ddp

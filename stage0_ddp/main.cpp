@@ -1,0 +1,16 @@
+#include "common/train/run.h"
+#include "stage0_ddp/formula.h"
+#include "stage0_ddp/trainer.h"
+
+int main(int argc, char** argv) {
+  using namespace zero;
+  Program program;
+  program.name = "stage0_ddp";
+  program.description =
+      "Stage 0: plain data parallelism. Every rank holds all parameters, gradients and optimizer "
+      "states; gradients are averaged over the ranks (2 P elements sent per rank and step, times "
+      "(N-1)/N).";
+  program.make_trainer = [](const Context& context) { return std::make_unique<stage0_ddp::Trainer>(context); };
+  program.formula = stage0_ddp::formula;
+  return run(program, argc, argv);
+}

@@ -1,0 +1,104 @@
+#include "stage0_ddp/trainer.h"
+
+namespace zero::stage0_ddp {
+
+Trainer::Trainer(const Context& context)
+    : context_(context),
+      units_(model_units(context.config, context.wrap, context.comm.size())),
+      model_(context.config, context.micro_batch, units_, context.device),
+      partial_sums_(context.device, slice_sizes(units_), context.terms_after_ranks()),
+      running_sum_(context.device, unit_sizes(units_), context.terms_before_ranks()),
+      losses_(static_cast<std::size_t>(context.micro_steps)) {
+  for (const FlatUnit& unit : units_) {
+    parameters_.push_back(context.device.allocate(Category::parameters, unit.size()));
+    gradients_.push_back(context.device.allocate(Category::gradients, unit.size()));
+    momentum_.push_back(context.device.allocate(Category::optimizer, unit.size()));
+    variance_.push_back(context.device.allocate(Category::optimizer, unit.size()));
+    initialize(context.device.kernels(), unit, 0, parameters_.back().array(), context.seed);
+  }
+}
+
+StepResult Trainer::train_step(Index t) {
+  for (Index m = 0; m < context_.micro_steps; ++m) {
+    losses_[m] = forward(t, m);
+    backward(m);  // reduces the gradient of each unit as soon as it is complete
+  }
+  StepResult result = measure();
+  if (result.verdict == Verdict::not_finite) return result;
+  step(t, result.norm.clip_factor);
+  publish();
+  return result;
+}
+
+double Trainer::forward(Index t, Index m) {
+  context_.load_leaf(t, m * context_.comm.size() + context_.comm.rank(), model_);
+  model_.embed_forward(parameters_[0].array());
+  for (Index u = 1; u < std::ssize(units_); ++u) model_.forward(u, parameters_[u].array());
+  return model_.head_forward(parameters_[0].array());
+}
+
+void Trainer::backward(Index m) {
+  model_.head_backward(parameters_[0].array(), gradients_[0].array());
+  for (Index u = std::ssize(units_) - 1; u > 0; --u) {
+    model_.backward(u, parameters_[u].array(), gradients_[u].array());
+    reduce(u, m);
+  }
+  model_.embed_backward(gradients_[0].array());
+  reduce(0, m);
+}
+
+/// Averages a unit's gradient: every rank sums its slice over all ranks and micro-steps, then all get all slices.
+void Trainer::reduce(Index u, Index m) {
+  const Array gradient = gradients_[u].array();
+  const Array own = own_slice(u, gradients_[u]);
+  if (!running_sum_.add(u, m, gradient)) return;
+  for (const Bucket& bucket : context_.buckets(units_[u])) {
+    // for i in bucket:  own[i] = tree over micro-steps of (tree over ranks r of gradient_of_r[rank * slice + i]) /
+    // leaves
+    bool complete = false;
+    context_.comm.reduce_scatter(gradient, bucket, Purpose::gradients, [&](Index begin, Array sum) {
+      complete = partial_sums_.add(u, m, begin, sum, own.part(begin, sum.size), static_cast<float>(context_.leaves()));
+    });
+    // for r, i in bucket:  gradient[r * slice + i] = gradient_of_r[r * slice + i]
+    if (complete) context_.comm.all_gather(gradient, bucket, Purpose::gradients).wait();
+  }
+}
+
+/// Every rank holds the whole averaged gradient: its norm needs no communication.
+StepResult Trainer::measure() {
+  OrderFreeSum squares;
+  std::vector<UnitView> gradients;
+  for (Index u = 0; u < std::ssize(units_); ++u) {
+    context_.device.kernels().sum_of_squares(squares, gradients_[u].array());
+    gradients.push_back({u, 0, gradients_[u].array()});
+  }
+  const double loss = mean_loss(gather_losses(context_.comm, losses_), context_.comm.size(), context_.micro_steps);
+  return judge(context_, loss, gradient_norm(squares, context_.optimizer.clip), units_, gradients);
+}
+
+void Trainer::step(Index t, float clip_factor) {
+  const Stopwatch stopwatch(context_.timers.optimizer);
+  const AdamWStep scalars = adamw_step(context_.optimizer, t, clip_factor);
+  for (Index u = 0; u < std::ssize(units_); ++u) {
+    adamw_update(context_.device.kernels(), units_[u], 0, parameters_[u].array(), momentum_[u].array(),
+                 variance_[u].array(), gradients_[u].array(), scalars);
+  }
+}
+
+/// Nothing: every rank has made the same update of everything.
+void Trainer::publish() {}
+
+/// This rank's slice of a whole unit.
+Array Trainer::own_slice(Index u, const Buffer& unit) const {
+  return unit.part(units_[u].slice_begin(context_.comm.rank()), units_[u].slice_size());
+}
+
+void Trainer::visit_state(const std::function<void(StateKind, const UnitView&)>& visit) const {
+  for (Index u = 0; u < std::ssize(units_); ++u) {
+    visit(StateKind::parameters, {u, 0, parameters_[u].array()});
+    visit(StateKind::momentum, {u, 0, momentum_[u].array()});
+    visit(StateKind::variance, {u, 0, variance_[u].array()});
+  }
+}
+
+}  // namespace zero::stage0_ddp

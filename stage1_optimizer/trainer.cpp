@@ -1,0 +1,110 @@
+#include "stage1_optimizer/trainer.h"
+
+namespace zero::stage1_optimizer {
+
+Trainer::Trainer(const Context& context)
+    : context_(context),
+      units_(model_units(context.config, context.wrap, context.comm.size())),
+      model_(context.config, context.micro_batch, units_, context.device),
+      partial_sums_(context.device, slice_sizes(units_), context.terms_after_ranks()),
+      running_sum_(context.device, unit_sizes(units_), context.terms_before_ranks()),
+      losses_(static_cast<std::size_t>(context.micro_steps)) {
+  for (const FlatUnit& unit : units_) {
+    parameters_.push_back(context.device.allocate(Category::parameters, unit.size()));
+    gradients_.push_back(context.device.allocate(Category::gradients, unit.size()));
+    momentum_.push_back(context.device.allocate(Category::optimizer, unit.slice_size()));
+    variance_.push_back(context.device.allocate(Category::optimizer, unit.slice_size()));
+    initialize(context.device.kernels(), unit, 0, parameters_.back().array(), context.seed);
+  }
+}
+
+StepResult Trainer::train_step(Index t) {
+  for (Index m = 0; m < context_.micro_steps; ++m) {
+    losses_[m] = forward(t, m);
+    backward(m);  // reduces the gradient of each unit as soon as it is complete
+  }
+  StepResult result = measure();
+  if (result.verdict == Verdict::not_finite) return result;
+  step(t, result.norm.clip_factor);
+  publish();
+  return result;
+}
+
+double Trainer::forward(Index t, Index m) {
+  context_.load_leaf(t, m * context_.comm.size() + context_.comm.rank(), model_);
+  model_.embed_forward(parameters_[0].array());
+  for (Index u = 1; u < std::ssize(units_); ++u) model_.forward(u, parameters_[u].array());
+  return model_.head_forward(parameters_[0].array());
+}
+
+void Trainer::backward(Index m) {
+  model_.head_backward(parameters_[0].array(), gradients_[0].array());
+  for (Index u = std::ssize(units_) - 1; u > 0; --u) {
+    model_.backward(u, parameters_[u].array(), gradients_[u].array());
+    reduce(u, m);
+  }
+  model_.embed_backward(gradients_[0].array());
+  reduce(0, m);
+}
+
+/// Averages this rank's slice of a unit's gradient over all ranks and micro-steps.
+void Trainer::reduce(Index u, Index m) {
+  const Array gradient = gradients_[u].array();
+  const Array own = own_slice(u, gradients_[u]);
+  if (!running_sum_.add(u, m, gradient)) return;
+  for (const Bucket& bucket : context_.buckets(units_[u])) {
+    // for i in bucket:  own[i] = tree over micro-steps of (tree over ranks r of gradient_of_r[rank * slice + i]) / leaves
+    context_.comm.reduce_scatter(gradient, bucket, Purpose::gradients, [&](Index begin, Array sum) {
+      partial_sums_.add(u, m, begin, sum, own.part(begin, sum.size), static_cast<float>(context_.leaves()));
+    });
+  }
+}
+
+/// Every rank knows the sum of squares of its slice; the sum over ranks is exact, so it does not depend on the slices.
+StepResult Trainer::measure() {
+  OrderFreeSum squares;
+  std::vector<UnitView> gradients;
+  for (Index u = 0; u < std::ssize(units_); ++u) {
+    const Array own = own_slice(u, gradients_[u]);
+    context_.device.kernels().sum_of_squares(squares, own);
+    gradients.push_back({u, units_[u].slice_begin(context_.comm.rank()), own});
+  }
+  squares = sum_over_ranks(context_.comm, squares);
+  const double loss = mean_loss(gather_losses(context_.comm, losses_), context_.comm.size(), context_.micro_steps);
+  return judge(context_, loss, gradient_norm(squares, context_.optimizer.clip), units_, gradients);
+}
+
+void Trainer::step(Index t, float clip_factor) {
+  const Stopwatch stopwatch(context_.timers.optimizer);
+  const AdamWStep scalars = adamw_step(context_.optimizer, t, clip_factor);
+  for (Index u = 0; u < std::ssize(units_); ++u) {
+    adamw_update(context_.device.kernels(), units_[u], units_[u].slice_begin(context_.comm.rank()),
+                 own_slice(u, parameters_[u]), momentum_[u].array(), variance_[u].array(), own_slice(u, gradients_[u]),
+                 scalars);
+  }
+}
+
+/// Every rank gets the slices that the others updated.
+void Trainer::publish() {
+  for (Index u = 0; u < std::ssize(units_); ++u) {
+    for (const Bucket& bucket : context_.buckets(units_[u])) {
+      // for r, i in bucket:  parameters[r * slice + i] = parameters_of_r[r * slice + i]
+      context_.comm.all_gather(parameters_[u].array(), bucket, Purpose::parameters).wait();
+    }
+  }
+}
+
+/// This rank's slice of a whole unit.
+Array Trainer::own_slice(Index u, const Buffer& unit) const {
+  return unit.part(units_[u].slice_begin(context_.comm.rank()), units_[u].slice_size());
+}
+
+void Trainer::visit_state(const std::function<void(StateKind, const UnitView&)>& visit) const {
+  for (Index u = 0; u < std::ssize(units_); ++u) {
+    visit(StateKind::parameters, {u, 0, parameters_[u].array()});
+    visit(StateKind::momentum, {u, units_[u].slice_begin(context_.comm.rank()), momentum_[u].array()});
+    visit(StateKind::variance, {u, units_[u].slice_begin(context_.comm.rank()), variance_[u].array()});
+  }
+}
+
+}  // namespace zero::stage1_optimizer

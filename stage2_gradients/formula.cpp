@@ -1,0 +1,29 @@
+#include "stage2_gradients/formula.h"
+
+#include <algorithm>
+
+namespace zero::stage2_gradients {
+
+formula::Formula formula(const formula::Setting& s) {
+  const Index P = formula::padded_parameters(s);
+  const Index p = formula::parameter_bytes(s), g = formula::gradient_bytes(s);
+  formula::Formula f;
+  f.memory = formula::common_memory(s);
+  f.memory["parameters"] = p * P;
+  f.memory["gradients"] = formula::slice_of(g * P, s);
+  f.memory["optimizer"] = formula::slice_of(formula::optimizer_bytes(s) * P, s);
+  if (s.micro_steps > 1) f.memory["partial_sums"] = formula::partial_sums(s);
+
+  // One unit of blocks is reduced at a time, while the embedding unit's gradient waits from the head's backward pass
+  // for the embedding's.
+  const std::vector<Index> units = formula::padded_units(s);
+  const Index largest = units.size() == 1 ? 0 : *std::max_element(units.begin() + 1, units.end());
+  f.memory["gradient_in_flight"] = g * (units[0] + largest);
+
+  f.communication["gradients"] = formula::passes(s, "reduce_scatter", s.micro_steps, g);
+  f.communication["parameters"] = formula::passes(s, "all_gather", 1, p);
+  f.communication["scalars"] = formula::scalars(s, true);
+  return f;
+}
+
+}  // namespace zero::stage2_gradients

@@ -1,0 +1,146 @@
+#include "stage3_params/trainer.h"
+
+#include <algorithm>
+
+namespace zero::stage3_params {
+
+Trainer::Trainer(const Context& context)
+    : context_(context),
+      units_(model_units(context.config, context.wrap, context.comm.size())),
+      model_(context.config, context.micro_batch, units_, context.device),
+      partial_sums_(context.device, slice_sizes(units_), context.terms_after_ranks()),
+      losses_(static_cast<std::size_t>(context.micro_steps)) {
+  for (const FlatUnit& unit : units_) {
+    parameters_.push_back(context.device.allocate(Category::parameters, unit.slice_size()));
+    gradients_.push_back(context.device.allocate(Category::gradients, unit.slice_size()));
+    momentum_.push_back(context.device.allocate(Category::optimizer, unit.slice_size()));
+    variance_.push_back(context.device.allocate(Category::optimizer, unit.slice_size()));
+    initialize(context.device.kernels(), unit, unit.slice_begin(context.comm.rank()), parameters_.back().array(),
+               context.seed);
+  }
+  for (Index u = 0; u < std::ssize(units_); ++u) uses_.push_back(u);
+  uses_.push_back(0);
+  for (Index u = std::ssize(units_) - 1; u > 0; --u) uses_.push_back(u);
+  gathered_.resize(units_.size());
+}
+
+StepResult Trainer::train_step(Index t) {
+  for (Index m = 0; m < context_.micro_steps; ++m) {
+    losses_[m] = forward(t, m);
+    backward(m);  // reduces the gradient of each unit as soon as it is complete
+  }
+  StepResult result = measure();
+  if (result.verdict == Verdict::not_finite) return result;
+  step(t, result.norm.clip_factor);
+  publish();
+  return result;
+}
+
+double Trainer::forward(Index t, Index m) {
+  context_.load_leaf(t, m * context_.comm.size() + context_.comm.rank(), model_);
+  const Index head = std::ssize(units_);  // the head's place in uses_
+  model_.embed_forward(use(0));
+  release(0);
+  for (Index u = 1; u < head; ++u) {
+    model_.forward(u, use(u));
+    release(u);
+  }
+  return model_.head_forward(use(head));  // held until head_backward
+}
+
+void Trainer::backward(Index m) {
+  const Index head = std::ssize(units_);
+  const auto whole_gradient = [&](Index u) {
+    return context_.device.allocate_uninitialized(Category::gradient_in_flight, units_[u].size());
+  };
+  Buffer embedding_gradient = whole_gradient(0);  // the head's part waits here for the embedding's
+  model_.head_backward(use(head), embedding_gradient.array());
+  release(head);
+  for (Index u = std::ssize(units_) - 1; u > 0; --u) {
+    const Index i = 2 * head - u;  // this unit's second place in uses_
+    const ConstArray parameters = use(i);
+    Buffer gradient = whole_gradient(u);
+    model_.backward(u, parameters, gradient.array());
+    release(i);
+    reduce(u, m, gradient.array());
+    gradient.reset();
+  }
+  model_.embed_backward(embedding_gradient.array());
+  reduce(0, m, embedding_gradient.array());
+  embedding_gradient.reset();
+}
+
+/// The whole parameters of use number i: starts gathering what this use and the next ones need, waits for this one. A
+/// unit still held is not gathered again.
+ConstArray Trainer::use(Index i) {
+  const Index last = std::min(i + context_.prefetch, std::ssize(uses_) - 1);
+  for (Index j = i; j <= last; ++j) {
+    const Index u = uses_[j];
+    if (gathered_[u].parameters) continue;
+    gathered_[u].parameters = context_.device.allocate_uninitialized(Category::gathered, units_[u].size());
+    for (const Bucket& bucket : context_.buckets(units_[u])) {
+      // for r, i in bucket:  gathered[r * slice + i] = parameters_of_r[i]
+      gathered_[u].pending = context_.comm.all_gather(gathered_[u].parameters.array(), parameters_[u].array(), bucket,
+                                                      Purpose::parameters);
+    }
+  }
+  gathered_[uses_[i]].pending.wait();
+  return gathered_[uses_[i]].parameters.array();
+}
+
+/// Frees what use number i gathered, unless one of the next `prefetch` uses (or, without reshard-after-forward, any
+/// later use) is of the same unit.
+void Trainer::release(Index i) {
+  const Index end = std::ssize(uses_);
+  const Index near = context_.reshard_after_forward ? std::min(i + 1 + context_.prefetch, end) : end;
+  for (Index j = i + 1; j < near; ++j) {
+    if (uses_[j] == uses_[i]) return;
+  }
+  gathered_[uses_[i]].parameters.reset();
+}
+
+/// Averages this rank's slice of a unit's gradient over all ranks and micro-steps; the rest of it is not kept.
+void Trainer::reduce(Index u, Index m, Array gradient) {
+  const Array own = gradients_[u].array();
+  for (const Bucket& bucket : context_.buckets(units_[u])) {
+    // for i in bucket:  own[i] = tree over micro-steps of (tree over ranks r of gradient_of_r[rank * slice + i]) / leaves
+    context_.comm.reduce_scatter(gradient, bucket, Purpose::gradients, [&](Index begin, Array sum) {
+      partial_sums_.add(u, m, begin, sum, own.part(begin, sum.size), static_cast<float>(context_.leaves()));
+    });
+  }
+}
+
+/// Every rank knows the sum of squares of its slice; the sum over ranks is exact, so it does not depend on the slices.
+StepResult Trainer::measure() {
+  OrderFreeSum squares;
+  std::vector<UnitView> gradients;
+  for (Index u = 0; u < std::ssize(units_); ++u) {
+    context_.device.kernels().sum_of_squares(squares, gradients_[u].array());
+    gradients.push_back({u, units_[u].slice_begin(context_.comm.rank()), gradients_[u].array()});
+  }
+  squares = sum_over_ranks(context_.comm, squares);
+  const double loss = mean_loss(gather_losses(context_.comm, losses_), context_.comm.size(), context_.micro_steps);
+  return judge(context_, loss, gradient_norm(squares, context_.optimizer.clip), units_, gradients);
+}
+
+void Trainer::step(Index t, float clip_factor) {
+  const Stopwatch stopwatch(context_.timers.optimizer);
+  const AdamWStep scalars = adamw_step(context_.optimizer, t, clip_factor);
+  for (Index u = 0; u < std::ssize(units_); ++u) {
+    adamw_update(context_.device.kernels(), units_[u], units_[u].slice_begin(context_.comm.rank()),
+                 parameters_[u].array(), momentum_[u].array(), variance_[u].array(), gradients_[u].array(), scalars);
+  }
+}
+
+/// Nothing: every rank keeps its slice, and the next step gathers.
+void Trainer::publish() {}
+
+void Trainer::visit_state(const std::function<void(StateKind, const UnitView&)>& visit) const {
+  for (Index u = 0; u < std::ssize(units_); ++u) {
+    visit(StateKind::parameters, {u, units_[u].slice_begin(context_.comm.rank()), parameters_[u].array()});
+    visit(StateKind::momentum, {u, units_[u].slice_begin(context_.comm.rank()), momentum_[u].array()});
+    visit(StateKind::variance, {u, units_[u].slice_begin(context_.comm.rank()), variance_[u].array()});
+  }
+}
+
+}  // namespace zero::stage3_params

@@ -1,0 +1,54 @@
+#pragma once
+/// \file
+/// ZeRO stage 3: parameters, gradients and optimizer states are sharded. A unit's whole parameters live only while
+/// used.
+
+#include <vector>
+
+#include "common/shard/partial_sums.h"
+#include "common/train/timers.h"
+#include "common/train/trainer.h"
+
+namespace zero::stage3_params {
+
+/// "P_os+g+p" of the ZeRO paper (section 5.3). Letters: N ranks, k micro-steps, P = padded size of a unit. The members
+/// are allocated at construction; whole parameters (gathered) by use() and release(), whole gradients in backward().
+class Trainer final : public zero::Trainer {
+ public:
+  explicit Trainer(const Context& context);
+
+  StepResult train_step(Index t) override;
+  void visit_state(const std::function<void(StateKind, const UnitView&)>& visit) const override;
+  [[nodiscard]] const std::vector<FlatUnit>& units() const override { return units_; }
+
+ private:
+  double forward(Index t, Index m);
+  void backward(Index m);
+  void reduce(Index u, Index m, Array gradient);
+  StepResult measure();
+  void step(Index t, float clip_factor);
+  void publish();
+  ConstArray use(Index i);
+  void release(Index i);
+
+  Context context_;
+  std::vector<FlatUnit> units_;
+  Gpt2 model_;
+
+  std::vector<Buffer> parameters_;  // [unit] (P / N): the own slice
+  std::vector<Buffer> gradients_;   // [unit] (P / N): the own slice of the average over all leaves
+  std::vector<Buffer> momentum_;    // [unit] (P / N): the own slice's
+  std::vector<Buffer> variance_;    // [unit] (P / N)
+  /// The units in the order in which a micro-step uses them: embedding, blocks, head (the embedding unit again), and
+  /// the blocks in reverse.
+  std::vector<Index> uses_;
+  struct Gathered {
+    Buffer parameters;  // (P), or nothing
+    Pending pending;
+  };
+  std::vector<Gathered> gathered_;  // [unit]
+  PartialSums partial_sums_;        // over micro-steps: own slices (P / N)
+  std::vector<double> losses_;      // [k]: of this rank's leaves
+};
+
+}  // namespace zero::stage3_params

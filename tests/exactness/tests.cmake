@@ -1,0 +1,11 @@
+add_library(stage_run STATIC ${CMAKE_CURRENT_LIST_DIR}/../support/stage_run.cpp)
+target_link_libraries(stage_run PUBLIC baseline_trainer stage0_ddp_trainer stage1_optimizer_trainer stage2_gradients_trainer
+                      stage3_params_trainer stage0_ddp_formula stage1_optimizer_formula stage2_gradients_formula
+                      stage3_params_formula)
+if(ZERO_HAVE_DNNL)
+  target_compile_definitions(stage_run PUBLIC ZERO_HAVE_DNNL)
+endif()
+target_compile_definitions(stage_run PUBLIC ZERO_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data")
+
+zero_test(exactness exactness RANKS 1 2 3 4 5 7 8 TIMEOUT 300 LIBS stage_run
+          SOURCES ${CMAKE_CURRENT_LIST_DIR}/exactness_test.cpp ${zero_mpi_main})

@@ -1,0 +1,220 @@
+#include "tests/support/stage_run.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "common/base/error.h"
+#include "stage0_ddp/baseline.h"
+#include "stage0_ddp/formula.h"
+#include "stage0_ddp/trainer.h"
+#include "stage1_optimizer/formula.h"
+#include "stage1_optimizer/trainer.h"
+#include "stage2_gradients/formula.h"
+#include "stage2_gradients/trainer.h"
+#include "stage3_params/formula.h"
+#include "stage3_params/trainer.h"
+
+namespace zero::test {
+namespace {
+
+constexpr double kTimeout = 60;
+
+std::unique_ptr<Trainer> make_trainer(Stage stage, const Context& context) {
+  switch (stage) {
+    case Stage::baseline: return std::make_unique<stage0_ddp::Baseline>(context);
+    case Stage::ddp: return std::make_unique<stage0_ddp::Trainer>(context);
+    case Stage::optimizer: return std::make_unique<stage1_optimizer::Trainer>(context);
+    case Stage::gradients: return std::make_unique<stage2_gradients::Trainer>(context);
+    case Stage::parameters: return std::make_unique<stage3_params::Trainer>(context);
+  }
+  return nullptr;
+}
+
+/// Digests of the whole state. Ranks that show whole units are replicas: they must agree, and count once.
+std::array<Digest, kStateKinds> digests(const Trainer& trainer, Context& context) {
+  struct Part {
+    std::array<Digest, kStateKinds> sum{};
+    std::array<bool, kStateKinds> whole{};
+  } mine;
+  trainer.visit_state([&](StateKind kind, const UnitView& view) {
+    const FlatUnit& unit = trainer.units()[view.unit];
+    const auto k = static_cast<std::size_t>(kind);
+    mine.whole[k] = view.values.size == unit.size() && unit.slices() > 1;
+    for (const TensorPart& part : unit.parts(view.begin, view.values.size)) {
+      context.device.kernels().digest(mine.sum[k], view.values.part(part.flat_begin - view.begin, part.size),
+                                      part.tensor->id, part.tensor_begin);
+    }
+  });
+  std::array<Digest, kStateKinds> all{};
+  for (const Part& part : context.comm.gather(mine, Purpose::control, "digests")) {
+    for (std::size_t k = 0; k < kStateKinds; ++k) {
+      if (!part.whole[k]) {
+        all[k].add(part.sum[k]);
+      } else if (all[k] == Digest{}) {
+        all[k] = part.sum[k];
+      } else if (all[k] != part.sum[k]) {
+        throw ResultFailure("replicas differ between ranks");
+      }
+    }
+  }
+  return all;
+}
+
+std::map<std::string, formula::Sent> sent(const Communicator& comm) {
+  std::map<std::string, formula::Sent> sent;
+  for (const Purpose purpose : {Purpose::gradients, Purpose::parameters, Purpose::scalars}) {
+    const Traffic& traffic = comm.traffic(purpose);
+    if (traffic.sent > 0) sent[std::string(name(purpose))] = {traffic.collective, traffic.sent, traffic.calls};
+  }
+  return sent;
+}
+
+bool same(const formula::Sent& a, const formula::Sent& b) {
+  return a.collective == b.collective && a.bytes == b.bytes && a.calls == b.calls;
+}
+
+}  // namespace
+
+std::string name(Stage stage) {
+  switch (stage) {
+    case Stage::baseline: return "baseline";
+    case Stage::ddp: return "stage 0";
+    case Stage::optimizer: return "stage 1";
+    case Stage::gradients: return "stage 2";
+    case Stage::parameters: return "stage 3";
+  }
+  return "";
+}
+
+std::string RunSetting::describe() const {
+  std::string text = fmt::format("{} N={} width={} layers={}", name(stage), world, config.width, config.layers);
+  const auto note = [&text](bool differs, const std::string& what) {
+    if (differs) text += " " + what;
+  };
+  note(micro_steps != 1, fmt::format("k={}", micro_steps));
+  note(clip != 1, fmt::format("clip={}", clip));
+  note(accumulation == Accumulation::local_first, "local-first");
+  note(wrap != 1, fmt::format("wrap={}", wrap));
+  note(bucket_bytes != 0, fmt::format("bucket={}", bucket_bytes));
+  note(prefetch != 1, fmt::format("prefetch={}", prefetch));
+  note(!reshard_after_forward, "no reshard");
+  note(products == ProductKind::library, "library products");
+  note(collectives == CollectiveKind::ring, "ring");
+  note(collectives == CollectiveKind::native, "native");
+  note(transport == TransportKind::messages, "messages");
+  note(transport == TransportKind::shared, "shared");
+  return text;
+}
+
+RunRecord run(const RunSetting& setting, MPI_Comm ranks) {
+  const bool alone = setting.stage == Stage::baseline;
+  const std::unique_ptr<Device> device = make_cpu_device(setting.products, 1);
+  const std::vector<FlatUnit> units = model_units(setting.config, setting.wrap, alone ? 1 : setting.world);
+  const std::vector<Index> slices = slice_sizes(units);
+  const Index largest_slice = *std::max_element(slices.begin(), slices.end());
+  const Index columns = setting.bucket_bytes == 0
+                            ? largest_slice
+                            : std::min(largest_slice, std::max<Index>(1, setting.bucket_bytes / (4 * setting.world)));
+  const std::unique_ptr<Communicator> comm = make_communicator(
+      alone ? MPI_COMM_SELF : ranks, setting.collectives, setting.transport, *device, kTimeout, largest_slice, columns);
+  const TokenFile file(setting.data, setting.config.context, setting.config.vocab);
+  const Sampler sampler(file, setting.config.context, 1);
+  Timers timers;
+  Context context{.device = *device, .comm = *comm, .sampler = sampler, .timers = timers, .config = setting.config};
+  context.optimizer.clip = setting.clip;
+  context.optimizer.learning_rate = setting.learning_rate;
+  context.optimizer.steps = setting.steps;
+  context.micro_batch = setting.micro_batch;
+  context.micro_steps = setting.micro_steps;
+  context.world = setting.world;
+  context.accumulation = setting.accumulation;
+  context.wrap = setting.wrap;
+  context.bucket_bytes = setting.bucket_bytes;
+  context.prefetch = setting.prefetch;
+  context.reshard_after_forward = setting.reshard_after_forward;
+
+  const std::unique_ptr<Trainer> trainer = make_trainer(setting.stage, context);
+  RunRecord record;
+  for (Index t = 1; t <= setting.steps; ++t) {
+    comm->clear_traffic();
+    const StepResult result = trainer->train_step(t);
+    const auto this_step = sent(*comm);
+    if (t > 1 &&
+        !std::equal(this_step.begin(), this_step.end(), record.sent.begin(), record.sent.end(),
+                    [](const auto& a, const auto& b) { return a.first == b.first && same(a.second, b.second); })) {
+      throw ResultFailure(fmt::format("step {} sent other bytes than the step before", t));
+    }
+    record.sent = this_step;
+    record.steps.push_back({result.loss, result.norm.value, result.verdict, digests(*trainer, context)});
+  }
+  for (int c = 0; c < kCategories; ++c) {
+    const auto category = static_cast<Category>(c);
+    const Index peak = device->ledger().peak(Tier::device, category);
+    if (peak > 0) record.held_peak[std::string(name(category))] = peak;
+    if (category <= Category::optimizer) {
+      record.held_after[std::string(name(category))] = device->ledger().current(Tier::device, category);
+    }
+  }
+  return record;
+}
+
+formula::Formula expected(const RunSetting& setting) {
+  formula::Setting s;
+  s.layers = setting.config.layers;
+  s.heads = setting.config.heads;
+  s.width = setting.config.width;
+  s.context = setting.config.context;
+  s.vocab = setting.config.vocab;
+  s.micro_batch = setting.micro_batch;
+  s.world = setting.world;
+  s.micro_steps = setting.micro_steps;
+  s.local_first = setting.accumulation == Accumulation::local_first;
+  s.wrap = setting.wrap;
+  s.bucket = setting.bucket_bytes;
+  s.native = setting.collectives == CollectiveKind::native;
+  s.library_products = setting.products == ProductKind::library;
+  s.prefetch = setting.prefetch;
+  s.reshard_after_forward = setting.reshard_after_forward;
+  switch (setting.stage) {
+    case Stage::baseline: return stage0_ddp::baseline_formula(s);
+    case Stage::ddp: return stage0_ddp::formula(s);
+    case Stage::optimizer: return stage1_optimizer::formula(s);
+    case Stage::gradients: return stage2_gradients::formula(s);
+    case Stage::parameters: return stage3_params::formula(s);
+  }
+  return {};
+}
+
+std::string differences(const RunRecord& record, const formula::Formula& formula) {
+  std::string text;
+  const auto value = [](const auto& map, const std::string& key) {
+    const auto found = map.find(key);
+    return found == map.end() ? Index{0} : found->second;
+  };
+  for (int c = 0; c < kCategories; ++c) {
+    const std::string category(name(static_cast<Category>(c)));
+    const Index says = value(formula.memory, category);
+    const Index held = value(record.held_peak, category);
+    if (says != held) text += fmt::format("{}: formula {} bytes, held {}\n", category, says, held);
+    if (record.held_after.contains(category) && record.held_after.at(category) != says) {
+      text += fmt::format("{}: formula {} bytes, held after the last step {}\n", category, says,
+                          record.held_after.at(category));
+    }
+  }
+  for (const std::string purpose : {"gradients", "parameters", "scalars"}) {
+    const auto says = formula.communication.find(purpose);
+    const auto sent = record.sent.find(purpose);
+    const formula::Sent expected_sent = says == formula.communication.end() ? formula::Sent{} : says->second;
+    const formula::Sent really_sent = sent == record.sent.end() ? formula::Sent{} : sent->second;
+    if (expected_sent.bytes == 0 && really_sent.bytes == 0) continue;
+    if (!same(expected_sent, really_sent)) {
+      text += fmt::format("{}: formula {} bytes by {} in {} calls, sent {} by {} in {}\n", purpose, expected_sent.bytes,
+                          expected_sent.collective, expected_sent.calls, really_sent.bytes, really_sent.collective,
+                          really_sent.calls);
+    }
+  }
+  return text;
+}
+
+}  // namespace zero::test

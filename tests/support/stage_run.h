@@ -1,0 +1,71 @@
+#pragma once
+/// \file
+/// Runs a trainer in a test and records everything that the promises speak of: bits after every step, bytes held, bytes
+/// sent.
+
+#include <array>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "common/comm/communicator.h"
+#include "common/formula/formula.h"
+#include "common/train/trainer.h"
+
+namespace zero::test {
+
+enum class Stage { baseline, ddp, optimizer, gradients, parameters };
+std::string name(Stage stage);
+
+/// One run. World and micro-steps of the baseline are those of the ranks that it stands for.
+struct RunSetting {
+  Stage stage = Stage::baseline;
+  ModelConfig config;
+  std::string data;
+  Index steps = 1;
+  Index world = 1;
+  Index micro_batch = 1;
+  Index micro_steps = 1;
+  double clip = 1;
+  double learning_rate = 1e-2;
+  Accumulation accumulation = Accumulation::ranks_first;
+  Index wrap = 1;
+  Index bucket_bytes = 0;
+  Index prefetch = 1;
+  bool reshard_after_forward = true;
+  ProductKind products = ProductKind::canonical;
+  CollectiveKind collectives = CollectiveKind::canonical;
+  TransportKind transport = TransportKind::automatic;
+
+  /// What differs from the defaults, for a failing test's message.
+  [[nodiscard]] std::string describe() const;
+};
+
+/// State after a step. Trivially copyable, so that ranks can exchange it.
+struct StepRecord {
+  double loss = 0;
+  double norm = 0;
+  Verdict verdict = Verdict::ok;
+  std::array<Digest, kStateKinds> digests{};  // of the whole model's state
+
+  friend bool operator==(const StepRecord&, const StepRecord&) = default;
+};
+
+struct RunRecord {
+  std::vector<StepRecord> steps;
+  std::map<std::string, Index> held_peak;     // by category, device tier; only what is not zero
+  std::map<std::string, Index> held_after;    // model states after the last step
+  std::map<std::string, formula::Sent> sent;  // by purpose, of the last step; every step sends the same (checked)
+};
+
+/// Runs on the ranks of `ranks` (the baseline: on the calling rank alone, with MPI_COMM_SELF). Collective.
+RunRecord run(const RunSetting& setting, MPI_Comm ranks);
+
+/// The formula of the stage.
+formula::Formula expected(const RunSetting& setting);
+
+/// Empty when record and formula agree to the byte, else a sentence for each difference: "optimizer: formula 128 bytes,
+/// held 512".
+std::string differences(const RunRecord& record, const formula::Formula& formula);
+
+}  // namespace zero::test

@@ -1,0 +1,211 @@
+#include "tools/plan_report.h"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "tools/surprises.h"
+#include "tools/table.h"
+
+namespace zero::tools {
+namespace {
+
+std::string separated(Index value) {  // 124,439,808
+  std::string digits = std::to_string(value);
+  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
+  return digits;
+}
+
+/// 30.087890625 for 30087890625 bytes: all digits, and no others.
+std::string exact_gigabytes(Index bytes) {
+  constexpr Index kGiga = 1000000000;
+  std::string text = fmt::format("{}.{:09}", bytes / kGiga, bytes % kGiga);
+  text.erase(text.find_last_not_of('0') + 1);
+  if (text.back() == '.') text.pop_back();
+  return text;
+}
+
+std::string heading(const PlanOptions& options) {
+  const formula::Setting& s = options.setting;
+  std::string model = fmt::format("{} parameters", separated(formula::parameters(s)));
+  if (s.bare_parameters == 0) {
+    model = fmt::format("{}: {} layers, {} heads, width {}, context {}, vocabulary {}, {}", options.model, s.layers, s.heads,
+                        s.width, s.context, s.vocab, model);
+  }
+  std::string batch;
+  if (s.bare_parameters == 0) batch = fmt::format(", micro-batch {}, global batch {}", s.micro_batch, options.global_batch);
+  return wrapped(fmt::format("{}; {}, {}{}, {}", model, counted(s.world, "rank"), s.bf16 ? "bf16" : "fp32", batch,
+                             counted(s.micro_steps, "micro-step")));
+}
+
+std::vector<Row> rows_of(const PlanOptions& options) {
+  std::vector<Row> rows;
+  for (const Stage* stage : options.stages) rows.push_back(formula_row(*stage, options.setting));
+  if (options.setting.bare_parameters == 0) return rows;
+  for (Row& row : rows) {  // what is not about parameters has no meaning without a model
+    std::erase_if(row.memory, [](const auto& entry) {
+      return entry.first != "parameters" && entry.first != "gradients" && entry.first != "optimizer";
+    });
+    row.sent.erase("scalars");
+  }
+  return rows;
+}
+
+Table table_of(const std::vector<Row>& rows, const formula::Setting& s, ByteUnit unit) {
+  const Index reference = formula_row(*stage_of_label("0"), s).model_states();
+  Table table({"", "parameters", "gradients", "optimizer", "states", "smaller", "rest", "total", "sent/step"});
+  for (const Row& row : rows) {
+    table.add_row({row.program, unit.format(row.held("parameters")), unit.format(row.held("gradients")),
+                   unit.format(row.held("optimizer")), unit.format(row.model_states()),
+                   times_smaller(reference, row.model_states()), unit.format(row.total() - row.model_states()),
+                   unit.format(row.total()), unit.format(row.sent_per_step())});
+  }
+  return table;
+}
+
+std::string rest_in_words(const Row& row) {
+  std::string words;
+  for (const auto& [category, bytes] : row.memory) {
+    if (category == "parameters" || category == "gradients" || category == "optimizer") continue;
+    words += fmt::format("{}{} {}", words.empty() ? "" : ", ", category, in_words(bytes));
+  }
+  return words;
+}
+
+Table fit_table(const PlanOptions& options, const std::vector<Row>& rows, ByteUnit unit) {
+  const formula::Setting& s = options.setting;
+  const bool bare = s.bare_parameters > 0;
+  Table table({"", "total", "fits", bare ? "largest that fits: parameters" : "largest that fits: layers",
+               bare ? "" : "parameters"});
+  for (const Row& row : rows) {
+    const Index largest = largest_that_fits(*row.stage, s, *options.device_memory);
+    formula::Setting grown = s;
+    grown.layers = std::max<Index>(largest, 0);
+    const std::string parameters = largest < 0 || bare ? "" : separated(formula::parameters(grown));
+    table.add_row({row.program, unit.format(row.total()), row.total() <= *options.device_memory ? "yes" : "no",
+                   largest < 0 ? "none" : separated(largest), parameters});
+  }
+  return table;
+}
+
+Index held(const Stage& stage, const formula::Setting& s) {
+  PlanOptions one;
+  one.setting = s;
+  one.stages = {&stage};
+  return rows_of(one)[0].total();
+}
+
+}  // namespace
+
+Index largest_that_fits(const Stage& stage, const formula::Setting& setting, Index bytes) {
+  const bool bare = setting.bare_parameters > 0;
+  const auto fits = [&](Index size) {
+    formula::Setting s = setting;
+    (bare ? s.bare_parameters : s.layers) = size;
+    return formula::countable(s) && held(stage, s) <= bytes;
+  };
+  Index low = bare ? 1 : 0, high = bare ? Index{1} << 50 : Index{1} << 20;  // every size holds more than the one before
+  if (!fits(low)) return -1;
+  while (high - low > 1) {
+    const Index middle = low + (high - low) / 2;
+    (fits(middle) ? low : high) = middle;
+  }
+  return low;
+}
+
+std::string plan_text(const PlanOptions& options) {
+  const formula::Setting& s = options.setting;
+  const std::vector<Row> rows = rows_of(options);
+  Index largest = 0;
+  for (const Row& row : rows) largest = std::max({largest, row.total(), row.sent_per_step()});
+  const ByteUnit unit = unit_for(largest);
+
+  std::string text = heading(options);
+  text += fmt::format("What a rank holds at most and sends in a step, in {} ({} bytes):\n\n", unit.name, separated(unit.bytes));
+  const auto printed = [&](const Table& table) { return options.markdown ? table.markdown() : table.text(); };
+  text += printed(table_of(rows, s, unit)) + "\n";
+  if (options.device_memory) {
+    text += fmt::format("Into {} of device memory, if all categories reach their peaks together:\n\n", in_words(*options.device_memory));
+    text += printed(fit_table(options, rows, unit)) + "\n";
+  }
+  if (s.bare_parameters > 0) {
+    text += wrapped("- model states only, without padding: --model and its parts plan the rest");
+  } else {
+    for (const Row& row : rows) text += wrapped(fmt::format("- rest of {}: {}", row.program, rest_in_words(row)));
+    if (s.bf16) text += wrapped("- bf16 means parameters and gradients: activations are counted in fp32");
+  }
+  for (const std::string& sentence : surprises(rows, s)) text += wrapped("- " + sentence);
+  if (s.local_first && rows.size() > 1) text += wrapped(fmt::format("- stages 2 and 3 are left out: {}", kWhyNoLocalFirst));
+  return text;
+}
+
+std::string plan_json(const PlanOptions& options) {
+  const formula::Setting& s = options.setting;
+  const Index reference = formula_row(*stage_of_label("0"), s).model_states();
+  nlohmann::ordered_json json = {{"schema", 1}, {"world", s.world}};
+  nlohmann::ordered_json& given = json["options"];
+  if (s.bare_parameters == 0) {
+    given = {{"model", options.model}, {"layers", s.layers}, {"heads", s.heads}, {"width", s.width},
+             {"context", s.context},   {"vocab", s.vocab},   {"micro-batch", s.micro_batch}};
+    given["global-batch"] = options.global_batch;
+  }
+  given["precision"] = s.bf16 ? "bf16" : "fp32";
+  given["accumulation"] = s.local_first ? "local-first" : "ranks-first";
+  given["micro-steps"] = s.micro_steps;
+  json["parameters"] = formula::parameters(s);
+  json["stages"] = nlohmann::ordered_json::array();
+  for (const Row& row : rows_of(options)) {
+    const formula::Formula f = row.stage->formula(s);
+    formula::Setting padded_for = s;
+    if (row.stage->single_process) padded_for.world = 1;
+    nlohmann::ordered_json stage = {{"stage", row.stage->label}, {"program", row.program}};
+    stage["padded_parameters"] = formula::padded_parameters(padded_for);
+    stage["memory"] = row.memory;
+    stage["model_states"] = row.model_states();
+    stage["times_smaller"] = static_cast<double>(reference) / static_cast<double>(row.model_states());
+    stage["total"] = row.total();
+    stage["communication"] = nlohmann::ordered_json::object();
+    for (const auto& [purpose, bytes] : row.sent) {
+      const formula::Sent& sent = f.communication.at(purpose);
+      stage["communication"][purpose] = {{"collective", sent.collective}, {"formula", bytes}, {"calls", sent.calls}};
+    }
+    stage["sent"] = row.sent_per_step();
+    if (options.device_memory) {
+      stage["fits"] = row.total() <= *options.device_memory;
+      const Index largest = largest_that_fits(*row.stage, s, *options.device_memory);
+      stage[s.bare_parameters > 0 ? "largest_parameters" : "largest_layers"] =
+          largest < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(largest);
+    }
+    json["stages"].push_back(std::move(stage));
+  }
+  return json.dump(1) + "\n";
+}
+
+std::string paper_table1(const PlanOptions& options) {
+  Table table({"N", "7.5B: 1", "2", "3", "128B: 1", "2", "3", "1T: 1", "2", "3"});
+  nlohmann::ordered_json json = {{"schema", 1}, {"unit", "bytes"}, {"rows", nlohmann::ordered_json::array()}};
+  for (const Index world : {1, 4, 16, 64, 256, 1024}) {
+    std::vector<std::string> cells = {std::to_string(world)};
+    for (const Index parameters : {Index{7500000000}, Index{128000000000}, Index{1000000000000}}) {
+      for (const char* stage : {"1", "2", "3"}) {
+        formula::Setting s;
+        s.world = world;
+        s.bf16 = true;  // 16-bit parameters and gradients, fp32 master weights and moments
+        s.bare_parameters = parameters;
+        const Index bytes = formula::model_states(stage_of_label(stage)->formula(s));
+        cells.push_back(exact_gigabytes(bytes));
+        json["rows"].push_back({{"parameters", parameters}, {"world", world}, {"stage", stage}, {"model_states", bytes}});
+      }
+    }
+    table.add_row(std::move(cells));
+  }
+  if (options.json) return json.dump(1) + "\n";
+  return wrapped("Table 1 of the ZeRO paper, computed: GB (1e9 bytes) of model states a device, 16-bit training with fp32 "
+                 "master weights and moments, stages 1 (Pos), 2 (Pos+g), 3 (Pos+g+p) at N devices:") +
+         "\n" + (options.markdown ? table.markdown() : table.text()) + "\n" +
+         wrapped("- the paper rounds its first model's cells and cuts off the others': 513.5 is printed as 513");
+}
+
+}  // namespace zero::tools
