@@ -21,5 +21,5 @@ endif()
 if(ZERO_HAVE_DNNL)
   target_compile_definitions(zero_device PRIVATE ZERO_HAVE_DNNL)
   target_include_directories(zero_device PRIVATE ${DNNL_INCLUDE_DIR})
-  target_link_libraries(zero_device PRIVATE ${DNNL_LIBRARY})
+  target_link_libraries(zero_device PRIVATE ${DNNL_LIBRARY} gomp)  # gomp: its OpenMP, for the number of threads
 endif()

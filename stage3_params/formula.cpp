@@ -7,7 +7,9 @@ namespace zero::stage3_params {
 Gathers gathers(const std::vector<Index>& units, Index prefetch, bool reshard) {
   const auto count = static_cast<Index>(units.size());
   const Index uses = 2 * count;  // the embedding, the blocks, the head, the blocks
-  const auto unit_of = [count](Index use) { return static_cast<std::size_t>(use < count ? use : (2 * count - use) % count); };
+  const auto unit_of = [count](Index use) {
+    return static_cast<std::size_t>(use < count ? use : (2 * count - use) % count);
+  };
   const auto next_use = [count, uses](Index use) { return use == 0 ? count : use < count ? uses - use : uses; };
 
   Gathers result{std::vector<Index>(units.size(), 0), 0};

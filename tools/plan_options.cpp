@@ -5,8 +5,8 @@
 #include <limits>
 #include <string_view>
 
-#include <CLI/CLI.hpp>
 #include <fmt/format.h>
+#include <CLI/CLI.hpp>
 
 #include "common/base/bytes.h"
 #include "common/base/error.h"
@@ -24,16 +24,17 @@ struct Given {
                                       collectives = "canonical", threads, device_memory;
 };
 
-Index whole_number(const std::string& option, const std::string& text, Index least, Index otherwise) {
+Index whole_number(const std::string& option, const std::string& text, Index least, Index otherwise,
+                   Index most = std::numeric_limits<Index>::max()) {
   if (text.empty()) return otherwise;
   Index value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc::result_out_of_range) {
-    throw UnusableInput(fmt::format("{} {} is too large; a whole number from {} up would do", option, harmless(text, 40), least));
+  if (error == std::errc::result_out_of_range || (error == std::errc() && value > most)) {
+    throw UnusableInput(fmt::format("{} {} is too large; up to {} would do", option, harmless(text, 40), most));
   }
   if (error != std::errc() || end != text.data() + text.size() || value < least) {
-    throw UnusableInput(fmt::format("{} '{}' is not a whole number from {} up; {} would do", option, harmless(text, 40), least,
-                                    std::max(least, otherwise)));
+    throw UnusableInput(fmt::format("{} '{}' is not a whole number from {} up; {} would do", option, harmless(text, 40),
+                                    least, std::max(least, otherwise)));
   }
   return value;
 }
@@ -44,14 +45,14 @@ bool one_of_two(const std::string& option, const std::string& text, const char* 
   throw UnusableInput(fmt::format("{} '{}' is not known; {} or {} would do", option, harmless(text, 40), no, yes));
 }
 
-Index bytes_of(const std::string& option, const std::string& text) {
+Index size_of(const std::string& option, const std::string& text) {
   Index bytes = 0;
   try {
     bytes = parse_bytes(text);
   } catch (const UnusableInput& error) {
     throw UnusableInput(fmt::format("{}: {}", option, error.what()));
   }
-  if (bytes == 0) throw UnusableInput(fmt::format("{} 0 leaves no room for anything; 1MiB would do", option));
+  if (bytes == 0) throw UnusableInput(fmt::format("{} is 0, which holds nothing; 1MiB would do", option));
   return bytes;
 }
 
@@ -59,7 +60,8 @@ Index bare_parameters(const std::string& text) {
   char* end = nullptr;
   const double value = std::strtod(text.c_str(), &end);
   if (*end != '\0' || text.empty() || !(value >= 1) || value > 1e14 || value != std::floor(value)) {
-    throw UnusableInput(fmt::format("--parameters '{}' is not a whole number from 1 to 1e14; 7.5e9 would do", harmless(text, 40)));
+    throw UnusableInput(
+        fmt::format("--parameters '{}' is not a whole number from 1 to 1e14; 7.5e9 would do", harmless(text, 40)));
   }
   return static_cast<Index>(value);
 }
@@ -74,34 +76,35 @@ void set_model(const Given& given, PlanOptions& options) {
   const std::optional<ModelPreset> preset = find_preset(given.model);
   if (!preset) {
     std::string names;
-    for (const ModelPreset& known : model_presets()) names += fmt::format("{}{}", names.empty() ? "" : ", ", known.name);
+    for (const ModelPreset& known : model_presets())
+      names += fmt::format("{}{}", names.empty() ? "" : ", ", known.name);
     throw UnusableInput(fmt::format("--model '{}' is not known; these would do: {}", harmless(given.model, 40), names));
   }
   options.model = given.model;
-  s.layers = whole_number("--layers", given.layers, 0, preset->config.layers);
+  s.layers = whole_number("--layers", given.layers, 0, preset->config.layers, formula::kMostLayers);
   s.heads = whole_number("--heads", given.heads, 1, preset->config.heads);
   s.width = whole_number("--width", given.width, 1, preset->config.width);
   s.context = whole_number("--context", given.context, 1, preset->config.context);
   s.vocab = whole_number("--vocab", given.vocab, 1, preset->config.vocab);
   s.micro_batch = whole_number("--micro-batch", given.micro_batch, 1, preset->micro_batch);
   if (s.width % s.heads != 0) {
-    Index near = s.heads;
-    while (near > s.width || s.width % near != 0) --near;
+    Index near = std::min(s.heads, s.width);
+    while (s.width % near != 0) --near;
     throw UnusableInput(fmt::format("--heads {} does not divide --width {}; {} would do", s.heads, s.width, near));
   }
 }
 
 void set_batch(const Given& given, PlanOptions& options) {
   formula::Setting& s = options.setting;
-  constexpr Index kMost = Index{1} << 40;
-  if (s.micro_batch > kMost || s.world > kMost) throw UnusableInput("--micro-batch times --world is too large to count");
   if (s.micro_batch > std::numeric_limits<Index>::max() / s.world) {
     throw UnusableInput("--micro-batch times --world is too large to count");
   }
   const Index least = s.micro_batch * s.world;
   options.global_batch = whole_number("--global-batch", given.global_batch, 1, least);
   if (options.global_batch % least != 0) {
-    const Index near = options.global_batch > std::numeric_limits<Index>::max() - least ? least : round_up(options.global_batch, least);
+    const Index near = options.global_batch > std::numeric_limits<Index>::max() - least
+                           ? least
+                           : round_up(options.global_batch, least);
     throw UnusableInput(fmt::format("--global-batch {} is not a multiple of --micro-batch {} times {}; {} would do",
                                     options.global_batch, s.micro_batch, counted(s.world, "rank"), near));
   }
@@ -120,14 +123,16 @@ void set_stages(const Given& given, PlanOptions& options) {
     options.stages.push_back(&stage);
   }
   if (options.stages.empty()) {
-    throw UnusableInput(fmt::format("--stage '{}' is not known; all, baseline, 0, 1, 2 or 3 would do", harmless(given.stage, 40)));
+    throw UnusableInput(
+        fmt::format("--stage '{}' is not known; all, baseline, 0, 1, 2 or 3 would do", harmless(given.stage, 40)));
   }
 }
 
 PlanOptions checked(const Given& given, PlanOptions options) {
   formula::Setting& s = options.setting;
-  if (given.world.empty() && !options.paper_table1) throw UnusableInput("--world is missing: the number of ranks; --world 4 would do");
-  s.world = whole_number("--world", given.world, 1, 4);
+  if (given.world.empty() && !options.paper_table1)
+    throw UnusableInput("--world is missing: the number of ranks; --world 4 would do");
+  s.world = whole_number("--world", given.world, 1, 4, formula::kMostRanks);
   s.bf16 = one_of_two("--precision", given.precision, "fp32", "bf16");
   s.local_first = one_of_two("--accumulation", given.accumulation, "ranks-first", "local-first");
   s.reshard_after_forward = one_of_two("--reshard-after-forward", given.reshard, "off", "on");
@@ -135,16 +140,16 @@ PlanOptions checked(const Given& given, PlanOptions options) {
   if (given.collectives != "ring") s.native = one_of_two("--collectives", given.collectives, "canonical", "native");
   s.wrap = whole_number("--wrap", given.wrap, 1, 1);
   s.prefetch = whole_number("--prefetch", given.prefetch, 0, 1);
-  const Index threads = whole_number("--threads", given.threads, 1, 1);
-  if (threads > 4096) throw UnusableInput(fmt::format("--threads {} is too large; 1 would do", threads));
+  const Index threads = whole_number("--threads", given.threads, 1, 1, 1024);
   s.threads = static_cast<int>(threads);
-  if (!given.bucket.empty()) s.bucket = bytes_of("--bucket", given.bucket);
-  if (!given.device_memory.empty()) options.device_memory = bytes_of("--device-memory", given.device_memory);
+  if (!given.bucket.empty()) s.bucket = size_of("--bucket", given.bucket);
+  if (!given.device_memory.empty()) options.device_memory = size_of("--device-memory", given.device_memory);
   set_model(given, options);
   set_batch(given, options);
   set_stages(given, options);
   if (!formula::countable(s)) {
-    throw UnusableInput("the sizes of the model, the batch and --world together are too large to count; smaller ones would do");
+    throw UnusableInput(
+        "the sizes of the model, the batch and --world together are too large to count; smaller ones would do");
   }
   return options;
 }
@@ -153,7 +158,8 @@ PlanOptions checked(const Given& given, PlanOptions options) {
 
 std::optional<PlanOptions> parse_plan_options(int argc, const char* const* argv, std::string& text) {
   CLI::App app(
-      "plan: what each stage of ZeRO holds and sends, on paper. Prints what one of N ranks holds at most, by category, and "
+      "plan: what each stage of ZeRO holds and sends, on paper. Prints what one of N ranks holds at most, by category, "
+      "and "
       "what it sends in a step. Sizes are exact and include padding; MB are 1e6 bytes.",
       "plan");
   app.get_formatter()->column_width(34);
@@ -162,13 +168,15 @@ std::optional<PlanOptions> parse_plan_options(int argc, const char* const* argv,
   const auto add = [&](const char* group, const char* name, std::string& value, const char* what, const char* type) {
     app.add_option(name, value, what)->type_name(type)->group(group);
   };
-  add("What to plan", "--world", given.world, "ranks N; of the baseline, the ranks whose order of additions it follows", "N");
+  add("What to plan", "--world", given.world, "ranks N; of the baseline, the ranks whose order of additions it follows",
+      "N");
   add("What to plan", "--stage", given.stage, "all, baseline, 0, 1, 2 or 3 (default all)", "STAGE");
   add("What to plan", "--device-memory", given.device_memory,
       "says what fits into a rank's memory of that SIZE, such as 512MiB or 16GB, and how many layers would", "SIZE");
   app.add_flag("--paper-table1", options.paper_table1, "Table 1 of the ZeRO paper (Rajbhandari et al. 2020), computed")
       ->group("What to plan");
-  add("Model", "--model", given.model, "tiny, small, gpt2, gpt2-medium, gpt2-large or gpt2-xl (default tiny)", "PRESET");
+  add("Model", "--model", given.model, "tiny, small, gpt2, gpt2-medium, gpt2-large or gpt2-xl (default tiny)",
+      "PRESET");
   CLI::Option* shapes[] = {
       app.add_option("--layers", given.layers, "transformer blocks (default the preset's, as below)"),
       app.add_option("--heads", given.heads, "attention heads; divide the width"),
@@ -178,12 +186,12 @@ std::optional<PlanOptions> parse_plan_options(int argc, const char* const* argv,
       app.get_option("--model"),
   };
   for (CLI::Option* shape : shapes) shape->type_name(shape == shapes[5] ? "PRESET" : "N")->group("Model");
-  CLI::Option* parameters = app.add_option("--parameters", given.parameters,
-                                           "model states of that many parameters without a model, such as 7.5e9, without padding");
-  parameters->type_name("NUMBER")->group("Model");
-  for (CLI::Option* shape : shapes) parameters->excludes(shape);
-  add("Training", "--micro-batch", given.micro_batch, "sequences of one forward and backward (default the preset's)", "N");
-  add("Training", "--global-batch", given.global_batch, "sequences of a step over all ranks (default micro-batch times N)", "N");
+  add("Model", "--parameters", given.parameters,
+      "model states of that many parameters, such as 7.5e9, without a model and without padding", "NUMBER");
+  add("Training", "--micro-batch", given.micro_batch, "sequences of one forward and backward (default the preset's)",
+      "N");
+  add("Training", "--global-batch", given.global_batch,
+      "sequences of a step over all ranks (default micro-batch times N)", "N");
   add("Training", "--precision", given.precision, "fp32 or bf16 (default fp32)", "TYPE");
   add("Training", "--accumulation", given.accumulation, "ranks-first or local-first (default ranks-first)", "ORDER");
   add("Training", "--products", given.products, "canonical or library (default canonical)", "KIND");
@@ -194,6 +202,7 @@ std::optional<PlanOptions> parse_plan_options(int argc, const char* const* argv,
   add("Sharding", "--prefetch", given.prefetch, "stage 3: units gathered ahead (default 1)", "N");
   add("Sharding", "--reshard-after-forward", given.reshard, "stage 3: on or off (default on)", "SWITCH");
   app.add_flag("--json", options.json, "prints JSON, in bytes, with the names of summary.json")->group("Output");
+  app.get_help_ptr()->group("Output");
   app.add_flag("--markdown", options.markdown, "prints the table as Markdown")->group("Output");
   try {
     app.parse(argc, argv);
@@ -203,7 +212,13 @@ std::optional<PlanOptions> parse_plan_options(int argc, const char* const* argv,
   } catch (const CLI::ParseError& error) {
     throw UnusableInput(fmt::format("{}; plan --help lists the options", harmless(error.what())));
   }
-  if (options.json && options.markdown) throw UnusableInput("--json and --markdown are two forms of one output; one would do");
+  for (const CLI::Option* shape : shapes) {
+    if (given.parameters.empty() || shape->count() == 0) continue;
+    throw UnusableInput(fmt::format(
+        "--parameters plans without a model and {} is a part of one; one of the two would do", shape->get_name()));
+  }
+  if (options.json && options.markdown)
+    throw UnusableInput("--json and --markdown are two forms of one output; one would do");
   return checked(given, std::move(options));
 }
 

@@ -22,8 +22,8 @@ struct PlanOptions {
   bool paper_table1 = false;
 };
 
-/// Throws UnusableInput with one sentence. Returns nothing when `--help` or `--version` was asked for; `text` then holds
-/// what to print.
+/// Throws UnusableInput with one sentence. Returns nothing when `--help` was asked for; `text` then holds what to
+/// print.
 std::optional<PlanOptions> parse_plan_options(int argc, const char* const* argv, std::string& text);
 
 }  // namespace zero::tools

@@ -14,16 +14,19 @@ namespace {
 
 std::string separated(Index value) {  // 124,439,808
   std::string digits = std::to_string(value);
-  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, ",");
+  for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');
   return digits;
 }
 
-/// 30.087890625 for 30087890625 bytes: all digits, and no others.
-std::string exact_gigabytes(Index bytes) {
-  constexpr Index kGiga = 1000000000;
-  std::string text = fmt::format("{}.{:09}", bytes / kGiga, bytes % kGiga);
-  text.erase(text.find_last_not_of('0') + 1);
-  if (text.back() == '.') text.pop_back();
+/// All decimal digits of numerator / denominator, whose quotient ends: 30.087890625.
+std::string exact_quotient(Index numerator, Index denominator) {
+  std::string text = std::to_string(numerator / denominator);
+  Index rest = numerator % denominator;
+  if (rest > 0) text += '.';
+  for (; rest > 0; rest %= denominator) {
+    rest *= 10;
+    text += static_cast<char>('0' + rest / denominator);
+  }
   return text;
 }
 
@@ -31,11 +34,12 @@ std::string heading(const PlanOptions& options) {
   const formula::Setting& s = options.setting;
   std::string model = fmt::format("{} parameters", separated(formula::parameters(s)));
   if (s.bare_parameters == 0) {
-    model = fmt::format("{}: {} layers, {} heads, width {}, context {}, vocabulary {}, {}", options.model, s.layers, s.heads,
-                        s.width, s.context, s.vocab, model);
+    model = fmt::format("{}: {} layers, {} heads, width {}, context {}, vocabulary {}, {}", options.model, s.layers,
+                        s.heads, s.width, s.context, s.vocab, model);
   }
   std::string batch;
-  if (s.bare_parameters == 0) batch = fmt::format(", micro-batch {}, global batch {}", s.micro_batch, options.global_batch);
+  if (s.bare_parameters == 0)
+    batch = fmt::format(", micro-batch {}, global batch {}", s.micro_batch, options.global_batch);
   return wrapped(fmt::format("{}; {}, {}{}, {}", model, counted(s.world, "rank"), s.bf16 ? "bf16" : "fp32", batch,
                              counted(s.micro_steps, "micro-step")));
 }
@@ -65,13 +69,19 @@ Table table_of(const std::vector<Row>& rows, const formula::Setting& s, ByteUnit
   return table;
 }
 
-std::string rest_in_words(const Row& row) {
-  std::string words;
-  for (const auto& [category, bytes] : row.memory) {
-    if (category == "parameters" || category == "gradients" || category == "optimizer") continue;
-    words += fmt::format("{}{} {}", words.empty() ? "" : ", ", category, in_words(bytes));
+/// Everything but model states, by category.
+Table rest_table(const std::vector<Row>& rows, ByteUnit unit) {
+  constexpr std::array kCategories = {"activations",  "workspace",          "buckets",
+                                      "partial_sums", "gradient_in_flight", "gathered"};
+  std::vector<std::string> headers = {""};
+  headers.insert(headers.end(), kCategories.begin(), kCategories.end());
+  Table table(std::move(headers));
+  for (const Row& row : rows) {
+    std::vector<std::string> cells = {row.program};
+    for (const char* category : kCategories) cells.push_back(unit.format(row.held(category)));
+    table.add_row(std::move(cells));
   }
-  return words;
+  return table;
 }
 
 Table fit_table(const PlanOptions& options, const std::vector<Row>& rows, ByteUnit unit) {
@@ -123,21 +133,24 @@ std::string plan_text(const PlanOptions& options) {
   const ByteUnit unit = unit_for(largest);
 
   std::string text = heading(options);
-  text += fmt::format("What a rank holds at most and sends in a step, in {} ({} bytes):\n\n", unit.name, separated(unit.bytes));
+  text += fmt::format("What a rank holds at most and sends in a step, in {} (1 {} = {} bytes):\n\n", unit.name,
+                      unit.name, separated(unit.bytes));
   const auto printed = [&](const Table& table) { return options.markdown ? table.markdown() : table.text(); };
   text += printed(table_of(rows, s, unit)) + "\n";
+  if (s.bare_parameters == 0) text += "The rest by category:\n\n" + printed(rest_table(rows, unit)) + "\n";
   if (options.device_memory) {
-    text += fmt::format("Into {} of device memory, if all categories reach their peaks together:\n\n", in_words(*options.device_memory));
+    text += fmt::format("Into {} of device memory, if all categories reach their peaks together:\n\n",
+                        in_words(*options.device_memory));
     text += printed(fit_table(options, rows, unit)) + "\n";
   }
   if (s.bare_parameters > 0) {
     text += wrapped("- model states only, without padding: --model and its parts plan the rest");
-  } else {
-    for (const Row& row : rows) text += wrapped(fmt::format("- rest of {}: {}", row.program, rest_in_words(row)));
-    if (s.bf16) text += wrapped("- bf16 means parameters and gradients: activations are counted in fp32");
+  } else if (s.bf16) {
+    text += wrapped("- bf16 means parameters and gradients: activations are counted in fp32");
   }
   for (const std::string& sentence : surprises(rows, s)) text += wrapped("- " + sentence);
-  if (s.local_first && rows.size() > 1) text += wrapped(fmt::format("- stages 2 and 3 are left out: {}", kWhyNoLocalFirst));
+  if (s.local_first && rows.size() > 1)
+    text += wrapped(fmt::format("- stages 2 and 3 are left out: {}", kWhyNoLocalFirst));
   return text;
 }
 
@@ -147,8 +160,13 @@ std::string plan_json(const PlanOptions& options) {
   nlohmann::ordered_json json = {{"schema", 1}, {"world", s.world}};
   nlohmann::ordered_json& given = json["options"];
   if (s.bare_parameters == 0) {
-    given = {{"model", options.model}, {"layers", s.layers}, {"heads", s.heads}, {"width", s.width},
-             {"context", s.context},   {"vocab", s.vocab},   {"micro-batch", s.micro_batch}};
+    given = {{"model", options.model},
+             {"layers", s.layers},
+             {"heads", s.heads},
+             {"width", s.width},
+             {"context", s.context},
+             {"vocab", s.vocab},
+             {"micro-batch", s.micro_batch}};
     given["global-batch"] = options.global_batch;
   }
   given["precision"] = s.bf16 ? "bf16" : "fp32";
@@ -184,26 +202,31 @@ std::string plan_json(const PlanOptions& options) {
 }
 
 std::string paper_table1(const PlanOptions& options) {
-  Table table({"N", "7.5B: 1", "2", "3", "128B: 1", "2", "3", "1T: 1", "2", "3"});
-  nlohmann::ordered_json json = {{"schema", 1}, {"unit", "bytes"}, {"rows", nlohmann::ordered_json::array()}};
+  Table table({"N", "7.5B Pos", "Pos+g", "Pos+g+p", "128B Pos", "Pos+g", "Pos+g+p", "1T Pos", "Pos+g", "Pos+g+p"});
+  nlohmann::ordered_json json = {{"schema", 1}, {"unit", "GB"}, {"rows", nlohmann::ordered_json::array()}};
   for (const Index world : {1, 4, 16, 64, 256, 1024}) {
     std::vector<std::string> cells = {std::to_string(world)};
     for (const Index parameters : {Index{7500000000}, Index{128000000000}, Index{1000000000000}}) {
       for (const char* stage : {"1", "2", "3"}) {
         formula::Setting s;
         s.world = world;
-        s.bf16 = true;  // 16-bit parameters and gradients, fp32 master weights and moments
-        s.bare_parameters = parameters;
+        s.bf16 = true;                           // 16-bit parameters and gradients, fp32 master weights and moments
+        s.bare_parameters = parameters * world;  // then every slice is whole, and the formula is linear
         const Index bytes = formula::model_states(stage_of_label(stage)->formula(s));
-        cells.push_back(exact_gigabytes(bytes));
-        json["rows"].push_back({{"parameters", parameters}, {"world", world}, {"stage", stage}, {"model_states", bytes}});
+        constexpr Index kGiga = 1000000000;
+        cells.push_back(exact_quotient(bytes, world * kGiga));
+        json["rows"].push_back({{"parameters", parameters},
+                                {"world", world},
+                                {"stage", stage},
+                                {"model_states", static_cast<double>(bytes) / static_cast<double>(world * kGiga)}});
       }
     }
     table.add_row(std::move(cells));
   }
   if (options.json) return json.dump(1) + "\n";
-  return wrapped("Table 1 of the ZeRO paper, computed: GB (1e9 bytes) of model states a device, 16-bit training with fp32 "
-                 "master weights and moments, stages 1 (Pos), 2 (Pos+g), 3 (Pos+g+p) at N devices:") +
+  return wrapped(
+             "Table 1 of the ZeRO paper, computed: GB (1e9 bytes) of model states a device, 16-bit training with fp32 "
+             "master weights and moments, stages 1 (Pos), 2 (Pos+g), 3 (Pos+g+p) at N devices:") +
          "\n" + (options.markdown ? table.markdown() : table.text()) + "\n" +
          wrapped("- the paper rounds its first model's cells and cuts off the others': 513.5 is printed as 513");
 }

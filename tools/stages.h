@@ -14,8 +14,8 @@ struct Stage {
   std::string_view label;    ///< as `plan --stage` takes it: "baseline", "0", ...
   std::string_view program;  ///< its executable
   formula::Formula (*formula)(const formula::Setting&);
-  bool single_process;     ///< the baseline
-  bool local_first;        ///< `--accumulation local-first` exists
+  bool single_process;      ///< the baseline
+  bool local_first;         ///< `--accumulation local-first` exists
   bool gathers_parameters;  ///< `--prefetch` and `--reshard-after-forward` exist
 };
 

@@ -10,8 +10,8 @@ namespace zero::tools {
 namespace {
 
 const Row* find(const std::vector<Row>& rows, std::string_view label) {
-  const auto found =
-      std::find_if(rows.begin(), rows.end(), [&](const Row& row) { return row.stage != nullptr && row.stage->label == label; });
+  const auto found = std::find_if(rows.begin(), rows.end(),
+                                  [&](const Row& row) { return row.stage != nullptr && row.stage->label == label; });
   return found == rows.end() ? nullptr : &*found;
 }
 
@@ -20,37 +20,48 @@ double ratio(Index a, Index b) { return static_cast<double>(a) / static_cast<dou
 void add_memory(std::vector<std::string>& all, const std::vector<Row>& rows, const formula::Setting& s) {
   const auto same = [&](const Row& row) { return row.activations() == rows[0].activations(); };
   if (rows.size() > 1 && rows[0].activations() > 0 && std::all_of(rows.begin(), rows.end(), same)) {
-    all.push_back(fmt::format("activations stay {} in every stage: ZeRO shards the model states, and every rank still "
-                              "runs a micro-batch of its own; --micro-batch and --context change them",
-                              in_words(rows[0].activations())));
+    all.push_back(
+        fmt::format("activations stay {} in every stage: ZeRO shards the model states, and every rank still "
+                    "runs a micro-batch of its own; --micro-batch and --context change them",
+                    in_words(rows[0].activations())));
   }
   const Row* one = find(rows, "1");
   const Row* zero = find(rows, "0");
   if (one != nullptr && zero != nullptr && s.world > 1) {
     const Index sharded = formula::optimizer_bytes(s);
     const Index all_bytes = sharded + formula::gradient_bytes(s) + formula::parameter_bytes(s);
-    all.push_back(fmt::format("stage 1 is {} smaller and not {}: it shards only the optimizer's {} of {} bytes a parameter, "
-                              "so that no number of ranks makes it {} smaller",
-                              times_smaller(zero->model_states(), one->model_states()), fmt::format("{}x", s.world), sharded,
-                              all_bytes, times_smaller(all_bytes, all_bytes - sharded)));
+    all.push_back(
+        fmt::format("stage 1 is {} smaller and not {}x: it shards only the optimizer's {} of {} bytes a "
+                    "parameter, so that it stays below {} whatever the number of ranks",
+                    times_smaller(zero->model_states(), one->model_states()), s.world, sharded, all_bytes,
+                    times_smaller(all_bytes, all_bytes - sharded)));
   }
   if (const Row* three = find(rows, "3"); three != nullptr && three->held("gathered") > 0) {
-    all.push_back(fmt::format("stage 3 holds {} of gathered parameters beside its slices: the units in use and {} ahead "
-                              "(--prefetch, --wrap), which do not shrink with the number of ranks",
-                              in_words(three->held("gathered")), counted(s.prefetch, "use")));
+    all.push_back(
+        fmt::format("stage 3 holds {} of gathered parameters beside its slices: the units in use and {} ahead "
+                    "(--prefetch, --wrap), which do not shrink with the number of ranks",
+                    in_words(three->held("gathered")), counted(s.prefetch, "use")));
+  }
+  if (zero != nullptr && zero->held("buckets") > zero->model_states() / 4) {
+    all.push_back(
+        fmt::format("buckets are {} a rank whatever the model: the room in which ranks meet, and the parts that "
+                    "are summed in it",
+                    in_words(zero->held("buckets"))));
   }
   const Row* baseline = find(rows, "baseline");
   if (baseline != nullptr && s.world > 1 && baseline->held("partial_sums") > 0) {
-    all.push_back(fmt::format("the baseline holds {} of partial sums: one process adds the gradients of {} in the order "
-                              "in which those ranks add them",
-                              in_words(baseline->held("partial_sums")), counted(s.world, "rank")));
+    all.push_back(
+        fmt::format("the baseline holds {} of partial sums: one process adds the gradients of {} in the order "
+                    "in which those ranks add them",
+                    in_words(baseline->held("partial_sums")), counted(s.world, "rank")));
   }
   if (s.bare_parameters == 0) {
     const Index psi = formula::parameters(s), padded = formula::padded_parameters(s);
     if (padded - psi > psi / 100) {
-      all.push_back(fmt::format("padding adds {:.1f} %: {} parameters are laid out as {} elements, so that every tensor and "
-                                "each of {} starts at a multiple of 32",
-                                100 * ratio(padded - psi, psi), psi, padded, counted(s.world, "slice")));
+      all.push_back(
+          fmt::format("padding adds {:.1f} %: {} parameters are laid out as {} elements, so that every tensor and "
+                      "each of {} starts at a multiple of 32",
+                      100 * ratio(padded - psi, psi), psi, padded, counted(s.world, "slice")));
     }
   }
 }
@@ -60,10 +71,13 @@ void add_traffic(std::vector<std::string>& all, const std::vector<Row>& rows, co
   const Row* one = find(rows, "1");
   const Row* two = find(rows, "2");
   const Row* three = find(rows, "3");
-  const auto main_part = [](const Row& row) { return row.sent_per_step() - (row.sent.count("scalars") ? row.sent.at("scalars") : 0); };
+  const auto main_part = [](const Row& row) {
+    return row.sent_per_step() - (row.sent.count("scalars") ? row.sent.at("scalars") : 0);
+  };
   if (zero != nullptr && one != nullptr && main_part(*zero) > 0 && main_part(*zero) == main_part(*one)) {
-    all.push_back("stage 1 sends what stage 0 sends: an all-reduce is a reduce-scatter and an all-gather, and stage 1 "
-                  "steps in between (the norm's accumulators are the few bytes more)");
+    all.push_back(
+        "stage 1 sends what stage 0 sends: an all-reduce is a reduce-scatter and an all-gather, and stage 1 "
+        "steps in between (the norm's accumulators are the few bytes more)");
   }
   const Row* before = two != nullptr ? two : one;
   if (three != nullptr && before != nullptr && main_part(*before) > 0 && main_part(*three) > 0) {
@@ -71,15 +85,15 @@ void add_traffic(std::vector<std::string>& all, const std::vector<Row>& rows, co
     const Index parameters = three->sent.count("parameters") ? three->sent.at("parameters") : 0;
     const Index whole = before->sent.count("parameters") ? before->sent.at("parameters") : 0;
     if (times > 1.005 && whole > 0) {
-      all.push_back(fmt::format(
-          "stage 3 sends {:.2f} times what stage {} sends: it holds no whole parameters, so that {} a step gathers "
-          "{:.2f} times the parameters, where one all-gather after the step did before",
-          times, before->stage->label,
-          s.micro_steps == 1 ? "forward and backward in" : fmt::format("forward and backward in each of {} micro-steps of", s.micro_steps),
-          ratio(parameters, whole)));
+      all.push_back(
+          fmt::format("stage 3 sends {:.2f} times what stage {} sends: every micro-step gathers parameters for "
+                      "the forward and again for the backward pass, {:.2f} times all of them in a step, where "
+                      "stage {} gathers them once, after the step",
+                      times, before->stage->label, ratio(parameters, whole), before->stage->label));
     }
   }
-  if (s.world == 1 && rows.size() > 1) all.push_back("with one rank nothing is sharded and nothing is sent: a slice is the whole");
+  if (s.world == 1 && rows.size() > 1)
+    all.push_back("with one rank nothing is sharded and nothing is sent: a slice is the whole");
 }
 
 }  // namespace

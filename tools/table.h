@@ -53,7 +53,8 @@ std::pair<std::string, std::string> in_words(Index one, Index other);
 /// "3 ranks", "1 rank".
 std::string counted(Index count, const std::string& noun);
 
-/// Text from outside made harmless for a terminal and a line: what is not printable ASCII becomes `?`, a long one is cut.
+/// Text from outside made harmless for a terminal and a line: what is not printable ASCII becomes `?`, a long one is
+/// cut.
 std::string harmless(const std::string& text, std::size_t longest = 200);
 
 }  // namespace zero::tools

@@ -24,7 +24,7 @@ void OrderFreeSum::add(double term) {
     return;
   }
   const auto bits = std::bit_cast<std::uint64_t>(term);
-  const int exponent = static_cast<int>(bits >> 52);
+  const auto exponent = static_cast<int>(bits >> 52 & 0x7FF);  // without the sign of a -0
   // term = mantissa * 2^position in units of 2^kLowestExponent. What a term has below that unit is cut off it, the same
   // in every order (so are doubles that are subnormal: they lie below altogether).
   std::uint64_t mantissa = (bits & ((std::uint64_t{1} << 52) - 1)) | (std::uint64_t{1} << 52);

@@ -2,6 +2,7 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <string>
 #include <thread>
 
@@ -12,9 +13,13 @@
 namespace zero {
 namespace {
 
-constexpr int kSpins = 2000;                            // some tens of microseconds
-constexpr double kYieldSeconds = 0.002;                 // longer than the imbalance of ranks at the same work
-constexpr auto kSleep = std::chrono::microseconds(50);  // short against anything that takes over kYieldSeconds
+constexpr int kSpins = 2000;             // some tens of microseconds
+constexpr double kYieldSeconds = 0.002;  // longer than the imbalance of ranks at the same work
+
+/// A hundredth of what was waited already, so that sleeping too long costs little and a long wait wakes up rarely.
+std::chrono::duration<double> sleep_after(double waited_seconds) {
+  return std::chrono::duration<double>(std::clamp(waited_seconds / 100, 50e-6, 1e-3));
+}
 
 void relax_core() {
 #if defined(__x86_64__) || defined(__i386__)
@@ -48,7 +53,7 @@ bool Waiter::pause() {
   if (waited < kYieldSeconds) {
     sched_yield();
   } else {
-    std::this_thread::sleep_for(kSleep);
+    std::this_thread::sleep_for(sleep_after(waited));
   }
   return waited < timeout_seconds_;
 }

@@ -57,8 +57,8 @@ std::int32_t token_at(const unsigned char* bytes, Index i, Index token_bytes) {
 /// The tokens that the header of a `.bin` file of `bytes` bytes promises, after checking it.
 Index checked_header(int descriptor, const std::string& path, Index bytes) {
   if (bytes < kHeaderBytes) {
-    throw UnusableInput(fmt::format("--data {} has {} bytes; a .bin token file starts with a header of {}", path, bytes,
-                                    kHeaderBytes));
+    throw UnusableInput(
+        fmt::format("--data {} has {} bytes; a .bin token file starts with a header of {}", path, bytes, kHeaderBytes));
   }
   Block block;
   if (read_at(descriptor, path, block.data(), 0, kHeaderBytes) < kHeaderBytes) {
@@ -68,17 +68,19 @@ Index checked_header(int descriptor, const std::string& path, Index bytes) {
   const std::int32_t version = little_endian_int(block.data() + 4);
   const Index count = little_endian_int(block.data() + 8);
   if (magic != kMagic) {
-    throw UnusableInput(fmt::format("--data {} is not a token file: its magic number is {}, not {}; text needs a name "
-                                    "that does not end in .bin",
-                                    path, magic, kMagic));
+    throw UnusableInput(
+        fmt::format("--data {} is not a token file: its magic number is {}, not {}; text needs a name "
+                    "that does not end in .bin",
+                    path, magic, kMagic));
   }
   if (version != kVersion) {
     throw UnusableInput(fmt::format("--data {} has version {}; version {} can be read", path, version, kVersion));
   }
   if (count < 0 || bytes != kHeaderBytes + 2 * count) {
-    throw UnusableInput(fmt::format("--data {} is damaged: its header says {} tokens, which take {} bytes, and the file has "
-                                    "{}",
-                                    path, count, kHeaderBytes + 2 * count, bytes));
+    throw UnusableInput(
+        fmt::format("--data {} is damaged: its header says {} tokens, which take {} bytes, and the file has "
+                    "{}",
+                    path, count, kHeaderBytes + 2 * count, bytes));
   }
   return count;
 }
@@ -109,8 +111,8 @@ void TokenFile::check(Index context) {
                                     S_ISDIR(status.st_mode) ? "a directory" : "not a regular file"));
   }
   if (status.st_size == 0) {
-    throw UnusableInput(fmt::format("--data {} is empty; --context {} needs at least {} tokens", path_, context,
-                                    context + 1));
+    throw UnusableInput(
+        fmt::format("--data {} is empty; --context {} needs at least {} tokens", path_, context, context + 1));
   }
   size_ = status.st_size;
   if (std::string_view(path_).ends_with(".bin")) {
@@ -156,9 +158,10 @@ void TokenFile::read(Index position, std::span<std::int32_t> out) const {
       const std::int32_t token = token_at(block.data(), i, token_bytes_);
       // Checked again, since a token indexes a table and the file may have been written to since.
       if (token >= vocab_) {
-        throw ResourceFailure(fmt::format("--data {} has changed since the run began: {} at position {} is not below "
-                                          "--vocab {}",
-                                          path_, token, first + i, vocab_));
+        throw ResourceFailure(
+            fmt::format("--data {} has changed since the run began: {} at position {} is not below "
+                        "--vocab {}",
+                        path_, token, first + i, vocab_));
       }
       out[done + i] = token;
     }

@@ -1,7 +1,7 @@
 #pragma once
 /// \file
-/// Training data: a text file whose bytes are tokens, or a token file, and the sampler that says which sequence a step's
-/// leaf sees.
+/// Training data: a text file whose bytes are tokens, or a token file, and the sampler that says which sequence a
+/// step's leaf sees.
 
 #include <cstdint>
 #include <memory>
@@ -12,10 +12,10 @@
 
 namespace zero {
 
-/// An open file of tokens. Files are hostile until checked: the constructor reads the whole file once in small blocks and
-/// refuses (UnusableInput, one sentence with file, position and value) what is missing, not a regular file, empty, too
-/// short for one sequence of `context` + 1 tokens, damaged, or holds a token at or above `vocab`. Holds a descriptor and
-/// no contents.
+/// An open file of tokens. Files are hostile until checked: the constructor reads the whole file once in small blocks
+/// and refuses (UnusableInput, one sentence with file, position and value) what is missing, not a regular file, empty,
+/// too short for one sequence of `context` + 1 tokens, damaged, or holds a token at or above `vocab`. Holds a
+/// descriptor and no contents.
 class TokenFile {
  public:
   /// `path`: `.bin` is a token file (256 little-endian int32: magic 20240520, version 1, count; then uint16 tokens);
@@ -26,8 +26,8 @@ class TokenFile {
   TokenFile& operator=(const TokenFile&) = delete;
 
   [[nodiscard]] Index size() const { return size_; }  ///< tokens
-  /// Reads out.size() tokens from `position`. Throws ResourceFailure when the file has shrunk, has changed to hold a token
-  /// that is not below `vocab`, or cannot be read.
+  /// Reads out.size() tokens from `position`. Throws ResourceFailure when the file has shrunk, has changed to hold a
+  /// token that is not below `vocab`, or cannot be read.
   void read(Index position, std::span<std::int32_t> out) const;
 
  private:
@@ -41,9 +41,9 @@ class TokenFile {
   Index first_byte_ = 0;
 };
 
-/// Which sequence sample g of the run is: the file is cut into sequences of `context` tokens (the tail that does not fill
-/// one is left out); each epoch visits every sequence once in an order keyed by (seed, epoch). It depends on the global
-/// sample index alone, never on ranks.
+/// Which sequence sample g of the run is: the file is cut into sequences of `context` tokens (the tail that does not
+/// fill one is left out); each epoch visits every sequence once in an order keyed by (seed, epoch). It depends on the
+/// global sample index alone, never on ranks.
 class Sampler {
  public:
   Sampler(const TokenFile& file, Index context, std::uint64_t seed);

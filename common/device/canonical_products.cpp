@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <memory>
 
 #include "common/base/error.h"
@@ -58,7 +59,8 @@ class CanonicalProducts : public Products {
     }
     const Index share = round_up(divide_up(std::max(m, n), pool_.threads()), kStep);
     const int parts = static_cast<int>(divide_up(std::max(m, n), share));
-    pool_.parallel_for(parts, [&](int part) { loops_(part_of(whole, part, share)); });
+    const auto multiply_part = [&](int part) { loops_(part_of(whole, part, share)); };
+    pool_.parallel_for(parts, std::cref(multiply_part));
   }
 
   [[nodiscard]] Index workspace_elements() const override { return pool_.threads() * kCanonicalWorkspace; }

@@ -5,6 +5,8 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cstddef>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 
@@ -34,6 +36,17 @@ constexpr bool kKeepBlocks = true;
 constexpr Index kKeptAnyway = Index{8} << 20;
 constexpr Index kKeptPart = 64;
 
+/// Where in its page a block begins. AdamW reads and writes four streams at once; where they begin at the same offset,
+/// they compete for the same cache sets and memory banks, and the update takes up to 1.4 times as long.
+Index stagger(Category category, bool second_moment) {
+  switch (category) {
+    case Category::gradients:
+    case Category::gradient_in_flight: return 1024;
+    case Category::optimizer: return second_moment ? 3072 : 2048;
+    default: return 0;
+  }
+}
+
 Index page_size() {
   static const Index size = sysconf(_SC_PAGESIZE);
   return size;
@@ -60,8 +73,8 @@ void unmap_pages(void* memory, Index bytes) {
 
 PageBlocks::~PageBlocks() { trim(0); }
 
-void* PageBlocks::acquire(Index bytes, bool& is_zero) {
-  bytes = round_up(bytes, page_size());
+void* PageBlocks::acquire(Index bytes, Index offset, bool& is_zero) {
+  bytes = round_up(offset + bytes, page_size());
   is_zero = false;
   void* memory = nullptr;
   const auto kept =
@@ -82,11 +95,14 @@ void* PageBlocks::acquire(Index bytes, bool& is_zero) {
   in_use_ += bytes;
   most_in_use_ = std::max(most_in_use_, in_use_);
   trim(most_in_use_ - in_use_ + kKeptAnyway + most_in_use_ / kKeptPart);
-  return memory;
+  return static_cast<std::byte*>(memory) + offset;
 }
 
 void PageBlocks::release(void* memory, Index bytes) {
-  bytes = round_up(bytes, page_size());
+  const Index offset =
+      static_cast<Index>(reinterpret_cast<std::uintptr_t>(memory) % static_cast<std::uintptr_t>(page_size()));
+  memory = static_cast<std::byte*>(memory) - offset;
+  bytes = round_up(offset + bytes, page_size());
   in_use_ -= bytes;
   if (!kKeepBlocks) return unmap_pages(memory, bytes);
   free_.push_back({memory, bytes});
@@ -115,11 +131,12 @@ CpuDevice::~CpuDevice() { products_.reset(); }  // before the workspace that it 
 
 std::string CpuDevice::description() const { return fmt::format("cpu, {} kernels", name(isa_)); }
 
-void* CpuDevice::acquire(Tier tier, Index bytes) {
+void* CpuDevice::acquire(Tier tier, Category category, Index bytes) {
   if (tier == Tier::nvme)
     throw UnusableInput("the CPU device has no nvme tier; keep the buffer on the device or the host");
   bool is_zero = false;
-  void* memory = blocks_.acquire(bytes, is_zero);
+  void* memory = blocks_.acquire(bytes, stagger(category, second_moment_), is_zero);
+  if (category == Category::optimizer) second_moment_ = !second_moment_;
   zeroed_ = is_zero ? memory : nullptr;
   return memory;
 }

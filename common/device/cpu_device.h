@@ -10,7 +10,7 @@
 
 namespace zero {
 
-/// Page-aligned blocks from the operating system. A freed block is kept for the next request of its size, as long as
+/// Blocks of whole pages from the operating system. A freed block is kept for the next request of its size, as long as
 /// what is in use and what is kept together stay below the most that ever was in use (and a little more): so a step
 /// that frees and allocates the same sizes takes no page faults, and the process holds no more than the ledger's peak.
 /// Under AddressSanitizer nothing is kept, so that it sees every use after the end.
@@ -21,9 +21,10 @@ class PageBlocks {
   PageBlocks& operator=(const PageBlocks&) = delete;
   ~PageBlocks();
 
-  /// At least `bytes` > 0 bytes, or nullptr. `is_zero` says whether they are known to be zero.
-  void* acquire(Index bytes, bool& is_zero);
-  /// Gives back what acquire(bytes) returned.
+  /// At least `bytes` > 0 bytes that begin `offset` < 4096 bytes into a page, or nullptr. `is_zero` says whether they
+  /// are known to be zero.
+  void* acquire(Index bytes, Index offset, bool& is_zero);
+  /// Gives back what acquire(bytes, ...) returned.
   void release(void* memory, Index bytes);
 
   [[nodiscard]] Index in_use() const { return in_use_; }  ///< bytes, in whole pages
@@ -51,14 +52,15 @@ class CpuDevice final : public Device {
   [[nodiscard]] std::string description() const override;
 
  private:
-  void* acquire(Tier tier, Index bytes) override;
+  void* acquire(Tier tier, Category category, Index bytes) override;
   void release(Tier tier, void* memory, Index bytes) override;
   void fill_zero(Tier tier, void* memory, Index bytes) override;
 
   CpuIsa isa_;
   PageBlocks blocks_;
-  void* zeroed_ = nullptr;  ///< the block acquired last, if the system handed it out zeroed
-  Buffer workspace_;        ///< lent to the products
+  bool second_moment_ = false;  ///< whether the next optimizer block is the second of a pair
+  void* zeroed_ = nullptr;      ///< the block acquired last, if the system handed it out zeroed
+  Buffer workspace_;            ///< lent to the products
 };
 
 }  // namespace zero

@@ -35,7 +35,7 @@ Buffer Device::make(Category category, Index size, Dtype dtype, Tier tier, bool 
   ledger_.add(tier, category, bytes);
   void* memory = nullptr;
   try {
-    memory = acquire(tier, bytes);
+    memory = acquire(tier, category, bytes);
   } catch (...) {
     ledger_.remove(tier, category, bytes);
     throw;

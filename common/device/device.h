@@ -19,8 +19,9 @@ class Device {
   Device(const Device&) = delete;
   Device& operator=(const Device&) = delete;
 
-  /// A zero-filled buffer of `size` elements (0 is allowed), aligned to 128 bytes or better and, for equal sizes, to
-  /// the same offset within a page in every layout. Throws ResourceFailure past the tier's cap or when memory ends.
+  /// A zero-filled buffer of `size` elements (0 is allowed), aligned to 128 bytes or better. What products read and
+  /// write has the same offset within a page in every layout (gathered parameters that of parameters, gradients in
+  /// flight that of gradients). Throws ResourceFailure past the tier's cap or when memory ends.
   [[nodiscard]] Buffer allocate(Category category, Index size, Dtype dtype = Dtype::fp32, Tier tier = Tier::device);
 
   /// The same without the zero filling, for a buffer whose every element is written before it is read.
@@ -42,8 +43,9 @@ class Device {
 
  private:
   friend class Buffer;
-  /// Memory of at least `bytes` > 0 bytes, or nullptr when there is none.
-  virtual void* acquire(Tier tier, Index bytes) = 0;
+  /// Memory of at least `bytes` > 0 bytes, or nullptr when there is none. The category may decide where in a page it
+  /// begins.
+  virtual void* acquire(Tier tier, Category category, Index bytes) = 0;
   virtual void release(Tier tier, void* memory, Index bytes) = 0;
   virtual void fill_zero(Tier tier, void* memory, Index bytes) = 0;
 

@@ -9,6 +9,8 @@
 
 #include <dnnl.h>
 
+#include <algorithm>
+
 // Of the OpenMP runtime that oneDNN is built on; <omp.h> would be that of the compiler, which can be another.
 extern "C" void omp_set_num_threads(int threads);
 
@@ -21,6 +23,10 @@ class LibraryProducts : public Products {
 
   void multiply(Array out, Index ld_out, Matrix a, Matrix b, Index m, Index n, Index k) override {
     if (m == 0 || n == 0) return;
+    if (k == 0) {
+      for (Index i = 0; i < m; ++i) std::fill_n(static_cast<float*>(out.data) + i * ld_out, n, 0.0F);
+      return;
+    }
     omp_set_num_threads(threads_);  // here and not at construction: OpenMP keeps it for each calling thread
     const dnnl_status_t status = dnnl_sgemm(
         a.transposed ? 'T' : 'N', b.transposed ? 'T' : 'N', m, n, k, 1.0F, static_cast<const float*>(a.data.data), a.ld,

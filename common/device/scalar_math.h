@@ -70,7 +70,7 @@ ZERO_HD static inline ReducedExp reduce_exp(float x) {
   return {bits_of(shifted) - bits_of(shift), __builtin_fmaf(r * r, p, r)};
 }
 
-/// exp(x): at most 1 ulp; gradual underflow, 0 below -104, infinity above 88.72.
+/// exp(x): at most 1.1 ulp; gradual underflow, 0 below -104, infinity above 88.72.
 ZERO_HD static inline float exp_fp32(float x) {
   x = x > 100.0F ? 100.0F : x;
   x = x < -110.0F ? -110.0F : x;

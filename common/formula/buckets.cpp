@@ -6,8 +6,8 @@
 namespace zero::formula {
 namespace {
 
-constexpr Index kStaging = Index{4} << 20;  // of the transport, whichever it is
-constexpr Index kSums = Index{256} << 10;   // of a reduce-scatter in parts
+constexpr Index kStaging = Index{4} << 20;   // of the transport, whichever it is
+constexpr Index kSums = Index{256} << 10;    // of a reduce-scatter in parts
 constexpr Index kLargestCount = 2147483647;  // elements over all ranks that one of MPI's collectives may move
 
 }  // namespace

@@ -1,7 +1,7 @@
 #pragma once
 /// \file
-/// What the paper's formulas say a rank holds and sends, from the model's shapes alone. Nothing here includes a header of
-/// ledger, units or trainers, so that a formula cannot repeat a mistake of what it checks. Each stage's own formula
+/// What the paper's formulas say a rank holds and sends, from the model's shapes alone. Nothing here includes a header
+/// of ledger, units or trainers, so that a formula cannot repeat a mistake of what it checks. Each stage's own formula
 /// stands in the stage's folder; this header has what is common to them. Bytes throughout.
 /// Source: Rajbhandari et al. 2020 (ZeRO), sections 5 and 7, with what they leave out: padding, buffers, partial sums.
 
@@ -54,6 +54,9 @@ Index total_memory(const Formula& formula);
 /// The sum over all purposes.
 Index total_sent(const Formula& formula);
 
+/// Beyond these the lists and tables of the formulas have no use.
+inline constexpr Index kMostLayers = Index{1} << 20;
+inline constexpr Index kMostRanks = Index{1} << 20;
 /// Whether every size of the formulas stays well inside 64 bits. A setting that fails this must not be asked anything.
 bool countable(const Setting& setting);
 
@@ -76,7 +79,8 @@ std::map<std::string, Index> common_memory(const Setting& setting);
 /// Partial sums over k micro-steps: floor(log2 k) fp32 sums of a rank's slices; local-first one fp32 sum of everything.
 /// 0 when k = 1.
 Index partial_sums(const Setting& setting);
-/// Staging of the transport and buffers of the collectives (common/comm), both kinds of transport alike. 0 for one rank.
+/// Staging of the transport and buffers of the collectives (common/comm), both kinds of transport alike. 0 for one
+/// rank.
 Index bucket_memory(const Setting& setting);
 
 /// Bytes that one rank sends when a unit of that many padded elements is all-gathered, or reduce-scattered, once:

@@ -9,9 +9,8 @@ namespace {
 
 constexpr Index kFloat = 4;  // bytes
 
-// Scratch memory of one thread's own products: a panel of 256 rows and 384 columns of the right operand, and one of 64
-// rows and 256 columns of the left.
-constexpr Index kPackedElements = 256 * 384 + 64 * 256;
+// Scratch memory of one thread's own products: 384 columns of the right operand and 32 rows of the left, 384 deep.
+constexpr Index kPackedElements = (384 + 32) * 384;
 
 Index at(const Formula& formula, const char* category) {
   const auto found = formula.memory.find(category);
@@ -20,10 +19,11 @@ Index at(const Formula& formula, const char* category) {
 
 Index activations(const Setting& s) {
   const Index C = s.width, R = s.micro_batch * s.context;
-  const Index norm = R * C + 2 * R;                                      // its output, means and inverse deviations
-  const Index attention = 3 * R * C + s.micro_batch * s.heads * s.context * s.context + R * C;  // qkv, probabilities, output
-  const Index middle = R * C;                                            // the residual stream between the two halves
-  const Index mlp = 4 * R * C + 4 * R * C;                               // before and after GELU
+  const Index norm = R * C + 2 * R;  // its output, means and inverse deviations
+  const Index attention =
+      3 * R * C + s.micro_batch * s.heads * s.context * s.context + R * C;  // qkv, probabilities, output
+  const Index middle = R * C;               // the residual stream between the two halves
+  const Index mlp = 4 * R * C + 4 * R * C;  // before and after GELU
   const Index block = norm + attention + middle + norm + mlp;
   const Index residual = (s.layers + 1) * R * C;
   const Index head = norm + R * s.vocab + R;  // final norm, logits, losses

@@ -16,12 +16,12 @@ std::array<Index, 4> embedding_tensors(const Setting& s) {
 
 std::array<Index, 12> block_tensors(const Setting& s) {
   const Index C = s.width;
-  return {C,     C,              // first norm
-          3 * C * C, 3 * C,      // queries, keys and values
-          C * C, C,              // projection
-          C,     C,              // second norm
-          4 * C * C, 4 * C,      // expansion
-          4 * C * C, C};         // back to the width
+  return {C,         C,      // first norm
+          3 * C * C, 3 * C,  // queries, keys and values
+          C * C,     C,      // projection
+          C,         C,      // second norm
+          4 * C * C, 4 * C,  // expansion
+          4 * C * C, C};     // back to the width
 }
 
 template <typename Tensors>
@@ -62,19 +62,17 @@ Index padded_parameters(const Setting& s) {
 bool countable(const Setting& s) {
   constexpr double kMost = 1e17;  // bytes, and bytes sent: far below 2^63
   constexpr double kMostEach = 1e12;
-  for (const Index value : {s.layers, s.heads, s.width, s.context, s.vocab, s.micro_batch, s.world, s.micro_steps, s.wrap}) {
+  for (const Index value :
+       {s.layers, s.heads, s.width, s.context, s.vocab, s.micro_batch, s.world, s.micro_steps, s.wrap}) {
     if (static_cast<double>(value) > kMostEach) return false;
   }
-  // A list of units is made, so that many are too many; a world pads each of them.
-  constexpr Index kMostLayers = Index{1} << 20;
-  constexpr Index kMostRanks = Index{1} << 24;
   if (s.layers > kMostLayers || s.world > kMostRanks) return false;
   const auto real = [](Index value) { return static_cast<double>(value); };
   const double C = real(s.width), L = real(s.layers), R = real(s.micro_batch) * real(s.context);
   const double per_unit = 32.0 * real(s.world) + 400.0;
   const double psi = s.bare_parameters > 0 ? real(s.bare_parameters)
-                                           : (real(s.vocab) + real(s.context) + 2.0) * C + L * (12.0 * C * C + 13.0 * C) +
-                                                 (L + 1.0) * per_unit;
+                                           : (real(s.vocab) + real(s.context) + 2.0) * C +
+                                                 L * (12.0 * C * C + 13.0 * C) + (L + 1.0) * per_unit;
   const double held = L * (R * (17.0 * C + 4.0) + R * real(s.heads) * real(s.context)) + R * (real(s.vocab) + 8.0 * C) +
                       real(s.context) * real(s.context);
   const double partial = 128.0;  // more partial sums than any k and N need

@@ -70,7 +70,8 @@ struct Choice {
 };
 
 /// The index of `value` in `names`; throws UnusableInput naming them all.
-std::size_t read_choice(const std::string& option, const std::string& value, const std::vector<std::string_view>& names);
+std::size_t read_choice(const std::string& option, const std::string& value,
+                        const std::vector<std::string_view>& names);
 
 template <typename T>
 std::vector<std::string_view> names(const std::vector<Choice<T>>& choices) {

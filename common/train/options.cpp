@@ -20,9 +20,8 @@ const std::vector<Choice<ProductKind>> kProducts = {{"canonical", ProductKind::c
                                                     {"library", ProductKind::library}};
 const std::vector<Choice<CollectiveKind>> kCollectives = {
     {"canonical", CollectiveKind::canonical}, {"native", CollectiveKind::native}, {"ring", CollectiveKind::ring}};
-const std::vector<Choice<TransportKind>> kTransports = {{"auto", TransportKind::automatic},
-                                                        {"shared", TransportKind::shared},
-                                                        {"messages", TransportKind::messages}};
+const std::vector<Choice<TransportKind>> kTransports = {
+    {"auto", TransportKind::automatic}, {"shared", TransportKind::shared}, {"messages", TransportKind::messages}};
 const std::vector<Choice<Accumulation>> kAccumulations = {{"ranks-first", Accumulation::ranks_first},
                                                           {"local-first", Accumulation::local_first}};
 const std::vector<Choice<Backend>> kBackends = {{"cpu", Backend::cpu}, {"auto", Backend::automatic}};
@@ -50,7 +49,8 @@ void add_model_options(CLI::App& app, Options& options) {
             });
   const std::string preset = "the preset's";
   add_whole(app, "--layers", options.config.layers, 1, 10'000, {group, "L", "transformer blocks", preset});
-  add_whole(app, "--heads", options.config.heads, 1, 10'000, {group, "H", "attention heads; they divide --width", preset});
+  add_whole(app, "--heads", options.config.heads, 1, 10'000,
+            {group, "H", "attention heads; they divide --width", preset});
   add_whole(app, "--width", options.config.width, 1, 1'000'000, {group, "C", "size of the residual stream", preset});
   add_whole(app, "--context", options.config.context, 1, 1'000'000, {group, "T", "tokens in a sequence", preset});
   add_whole(app, "--vocab", options.config.vocab, 1, 1'000'000,
@@ -72,11 +72,12 @@ void add_training_options(CLI::App& app, Options& options) {
             {group, "N",
              "sequences in one step over all ranks; micro-steps k = global batch / (micro-batch * ranks) must be whole",
              "--micro-batch * ranks"});
-  add_choice(app, "--accumulation", options.accumulation, kAccumulations,
-             {group, "ORDER",
-              "ranks-first adds over ranks in every micro-step, local-first over a rank's micro-steps and then once over "
-              "ranks",
-              ""});
+  add_choice(
+      app, "--accumulation", options.accumulation, kAccumulations,
+      {group, "ORDER",
+       "ranks-first adds over ranks in every micro-step, local-first over a rank's micro-steps and then once over "
+       "ranks",
+       ""});
 }
 
 void add_optimizer_options(CLI::App& app, Options& options) {
@@ -85,14 +86,16 @@ void add_optimizer_options(CLI::App& app, Options& options) {
   add_real(app, "--lr", adamw.learning_rate, {1e-30, 1e10}, {group, "X", "learning rate", ""});
   add_choice(app, "--lr-schedule", adamw.schedule, kSchedules,
              {group, "NAME", "constant, or cosine: from --lr down to --min-lr at the last step", ""});
-  add_whole(app, "--warmup", adamw.warmup, 0, kMost, {group, "N", "steps in which the rate rises linearly to --lr", ""});
+  add_whole(app, "--warmup", adamw.warmup, 0, kMost,
+            {group, "N", "steps in which the rate rises linearly to --lr", ""});
   add_real(app, "--min-lr", adamw.min_learning_rate, {0, 1e10}, {group, "X", "where the cosine ends", ""});
   add_real(app, "--beta1", adamw.beta1, {0, 1, false, true}, {group, "X", "decay of the momentum", ""});
   add_real(app, "--beta2", adamw.beta2, {0, 1, false, true}, {group, "X", "decay of the variance", ""});
   add_real(app, "--eps", adamw.epsilon, {1e-30, 1}, {group, "X", "added to the root of the variance", ""});
   add_real(app, "--weight-decay", adamw.weight_decay, {0, 1000},
            {group, "X", "decoupled weight decay, on matrices only", ""});
-  add_real(app, "--clip", adamw.clip, {0, 1e10}, {group, "X", "largest norm of the gradient; 0 turns clipping off", ""});
+  add_real(app, "--clip", adamw.clip, {0, 1e10},
+           {group, "X", "largest norm of the gradient; 0 turns clipping off", ""});
 }
 
 void add_arithmetic_options(CLI::App& app, Options& options) {
@@ -102,9 +105,10 @@ void add_arithmetic_options(CLI::App& app, Options& options) {
             [&options](const std::string& value) {
               options.precision = kPrecisions[read_choice("--precision", value, kPrecisions)];
             });
-  add_choice(app, "--products", options.products, kProducts,
-             {group, "KIND",
-              "matrix products: canonical, in our own order, with the same bits on every machine, or library (oneDNN)", ""});
+  add_choice(
+      app, "--products", options.products, kProducts,
+      {group, "KIND",
+       "matrix products: canonical, in our own order, with the same bits on every machine, or library (oneDNN)", ""});
   add_value(app, "--threads", {group, "N", "threads of a rank's matrix products", std::to_string(options.threads)},
             [&options](const std::string& value) {
               options.threads = static_cast<int>(read_whole("--threads", value, 1, 1024));
@@ -119,15 +123,15 @@ void add_communication_options(CLI::App& app, Options& options) {
               "native: the library's, for comparison of speed",
               ""});
   add_choice(app, "--transport", options.transport, kTransports,
-             {group, "KIND", "how bytes move between ranks: shared memory windows, messages, or auto: windows where "
-                             "all ranks are on one machine",
+             {group, "KIND",
+              "how bytes move between ranks: shared memory windows, messages, or auto: windows where "
+              "all ranks are on one machine",
               ""});
-  add_value(app, "--bucket",
-            {group, "SIZE", "largest collective over all ranks' slices, such as 4MiB; its size never changes a result",
-             "one unit"},
-            [&options](const std::string& value) {
-              options.bucket_bytes = read_size("--bucket", value, 1, kMostBytes);
-            });
+  add_value(
+      app, "--bucket",
+      {group, "SIZE", "largest collective over all ranks' slices, such as 4MiB; its size never changes a result",
+       "one unit"},
+      [&options](const std::string& value) { options.bucket_bytes = read_size("--bucket", value, 1, kMostBytes); });
   add_whole(app, "--wrap", options.wrap, 1, 10'000,
             {group, "N", "transformer blocks in a unit: what is gathered and reduced as one", ""});
   add_real(app, "--timeout", options.timeout_seconds, {0.1, 1e6},
@@ -142,9 +146,8 @@ void add_memory_options(CLI::App& app, Options& options) {
               options.backend = kBackends[read_choice("--backend", value, names(kBackends))].value;
             });
   const auto add_cap = [&](const char* option, std::optional<Index>& target, const char* meaning) {
-    add_value(app, option, {group, "SIZE", meaning, "none"}, [option, &target](const std::string& value) {
-      target = read_size(option, value, 1, kMostBytes);
-    });
+    add_value(app, option, {group, "SIZE", meaning, "none"},
+              [option, &target](const std::string& value) { target = read_size(option, value, 1, kMostBytes); });
   };
   add_cap("--device-memory", options.device_memory,
           "cap on what a rank holds on its device, such as 512MiB; an allocation past it ends the run");
@@ -171,6 +174,19 @@ void add_common_options(CLI::App& app, Options& options) {
   add_communication_options(app, options);
   add_memory_options(app, options);
   add_output_options(app, options);
+}
+
+void add_gather_options(CLI::App& app, Options& options) {
+  add_whole(app, "--prefetch", options.prefetch, 0, 10'000,
+            {option_group::kMemory, "N", "units gathered ahead of the one in use", ""});
+  add_on_off(
+      app, "--reshard-after-forward", options.reshard_after_forward,
+      {option_group::kMemory, "", "on: free gathered units after forward and gather them again in backward", ""});
+}
+
+void add_as_world_option(CLI::App& app, Options& options) {
+  add_whole(app, "--as-world", options.as_world, 1, 4096,
+            {option_group::kArithmetic, "N", "follow the order of additions of N ranks", ""});
 }
 
 std::optional<Options> parse_options(const Program& program, int argc, const char* const* argv, int world,
@@ -259,26 +275,6 @@ nlohmann::json to_json(const Options& options) {
     if (all.contains(option)) offered[option] = all[option];
   }
   return offered;
-}
-
-formula::Setting formula_setting(const Options& options, Index world) {
-  formula::Setting setting;
-  setting.layers = options.config.layers;
-  setting.heads = options.config.heads;
-  setting.width = options.config.width;
-  setting.context = options.config.context;
-  setting.vocab = options.config.vocab;
-  setting.micro_batch = options.micro_batch;
-  setting.world = world;
-  setting.micro_steps = options.micro_steps;
-  setting.local_first = options.accumulation == Accumulation::local_first;
-  setting.wrap = options.wrap;
-  setting.bucket = options.bucket_bytes;
-  setting.native = options.collectives == CollectiveKind::native;
-  setting.threads = options.threads;
-  setting.prefetch = options.prefetch;
-  setting.reshard_after_forward = options.reshard_after_forward;
-  return setting;
 }
 
 }  // namespace zero

@@ -32,7 +32,7 @@ struct Options {
   std::uint64_t seed = 1;
   Index micro_batch = 0;   ///< before derive(): 0 for the preset's
   Index global_batch = 0;  ///< before derive(): 0 for micro_batch * world
-  Index micro_steps = 1;  ///< k = global_batch / (micro_batch * world)
+  Index micro_steps = 1;   ///< k = global_batch / (micro_batch * world)
   AdamWOptions optimizer;
   std::string precision = "fp32";
   ProductKind products = ProductKind::canonical;
@@ -60,10 +60,11 @@ struct Options {
 
 /// A program: its name, what it says of itself, and what it adds to the shared command line.
 struct Program {
-  std::string name;         ///< "stage1_optimizer"
-  std::string description;  ///< one paragraph for --help
+  std::string name;             ///< "stage1_optimizer"
+  std::string description;      ///< one paragraph for --help
   bool single_process = false;  ///< the baseline
-  bool offers_accumulation = true;  ///< `local-first` exists; else `--accumulation local-first` is refused with the reason
+  bool offers_accumulation =
+      true;  ///< `local-first` exists; else `--accumulation local-first` is refused with the reason
   std::string why_no_local_first;
   /// Adds the options that this program alone offers (none by default).
   std::function<void(CLI::App&, Options&)> add_options = [](CLI::App&, Options&) {};
@@ -77,13 +78,19 @@ struct Program {
 inline constexpr const char* kDefaultData = "docs/corpus.txt";
 
 /// Reads the command line for a run of `world` ranks. Throws UnusableInput with one sentence that names the option, the
-/// value and what would do. Returns nothing when `--help` or `--version` was asked for; `text` then holds what to print.
+/// value and what would do. Returns nothing when `--help` or `--version` was asked for; `text` then holds what to
+/// print.
 std::optional<Options> parse_options(const Program& program, int argc, const char* const* argv, int world,
                                      std::string& text);
 
 /// Adds to `app` the options that all programs share. Both outlive the parsing; what depends on several options is left
 /// to derive().
 void add_common_options(CLI::App& app, Options& options);
+
+/// Adds `--prefetch` and `--reshard-after-forward`: for programs that gather parameters.
+void add_gather_options(CLI::App& app, Options& options);
+/// Adds `--as-world`: for the baseline.
+void add_as_world_option(CLI::App& app, Options& options);
 
 /// Checks what depends on several options and derives the rest (model sizes, batches), for a run of `world` ranks.
 /// Throws UnusableInput.
@@ -97,6 +104,10 @@ std::string command_line_error(const Program& program, const CLI::App& app, cons
 
 /// The effective options under the names of the command line, for summary.json.
 nlohmann::json to_json(const Options& options);
+
+/// What a trainer is built from, for N = `world`. The references outlive the trainer.
+Context make_context(const Options& options, Index world, Device& device, Communicator& comm, const Sampler& sampler,
+                     Timers& timers);
 
 /// What the formulas need of the options; `world` = N.
 formula::Setting formula_setting(const Options& options, Index world);

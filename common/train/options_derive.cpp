@@ -14,16 +14,17 @@ void check_model(const ModelConfig& c) {
   if (c.width % c.heads != 0) {
     Index below = c.heads;
     while (c.width % below != 0) --below;
-    throw UnusableInput(fmt::format("--heads {} does not divide --width {}; {} head{} or a width of {} would do", c.heads,
-                                    c.width, below, below == 1 ? "" : "s", round_up(c.width, c.heads)));
+    throw UnusableInput(fmt::format("--heads {} does not divide --width {}; {} head{} or a width of {} would do",
+                                    c.heads, c.width, below, below == 1 ? "" : "s", round_up(c.width, c.heads)));
   }
   const auto L = static_cast<double>(c.layers), C = static_cast<double>(c.width), T = static_cast<double>(c.context),
              V = static_cast<double>(c.vocab);
   const double parameters = (V + T + 2) * C + L * (12 * C * C + 13 * C);
   if (parameters > kMostParameters) {
-    throw UnusableInput(fmt::format("--layers {} --width {} --context {} --vocab {} make {:.1e} parameters; up to {:.0e} "
-                                    "are possible",
-                                    c.layers, c.width, c.context, c.vocab, parameters, kMostParameters));
+    throw UnusableInput(
+        fmt::format("--layers {} --width {} --context {} --vocab {} make {:.1e} parameters; up to {:.0e} "
+                    "are possible",
+                    c.layers, c.width, c.context, c.vocab, parameters, kMostParameters));
   }
 }
 
@@ -32,9 +33,10 @@ void check_batch(const ModelConfig& c, Index micro_batch) {
              V = static_cast<double>(c.vocab), H = static_cast<double>(c.heads), B = static_cast<double>(micro_batch);
   const double activations = B * T * (L * (16 * C + H * T) + V);
   if (activations > kMostActivations) {
-    throw UnusableInput(fmt::format("--micro-batch {} --context {} --layers {} --width {} make {:.1e} activations; up to "
-                                    "{:.0e} are possible",
-                                    micro_batch, c.context, c.layers, c.width, activations, kMostActivations));
+    throw UnusableInput(
+        fmt::format("--micro-batch {} --context {} --layers {} --width {} make {:.1e} activations; up to "
+                    "{:.0e} are possible",
+                    micro_batch, c.context, c.layers, c.width, activations, kMostActivations));
   }
 }
 
@@ -77,6 +79,45 @@ void derive(const Program& program, Options& options, Index world) {
     throw UnusableInput(fmt::format("--accumulation local-first is not offered by {}: {}; ranks-first would do",
                                     program.name, program.why_no_local_first));
   }
+}
+
+Context make_context(const Options& options, Index world, Device& device, Communicator& comm, const Sampler& sampler,
+                     Timers& timers) {
+  return {.device = device,
+          .comm = comm,
+          .sampler = sampler,
+          .timers = timers,
+          .config = options.config,
+          .optimizer = options.optimizer,
+          .seed = options.seed,
+          .micro_batch = options.micro_batch,
+          .micro_steps = options.micro_steps,
+          .world = world,
+          .accumulation = options.accumulation,
+          .wrap = options.wrap,
+          .bucket_bytes = options.bucket_bytes,
+          .prefetch = options.prefetch,
+          .reshard_after_forward = options.reshard_after_forward};
+}
+
+formula::Setting formula_setting(const Options& options, Index world) {
+  formula::Setting setting;
+  setting.layers = options.config.layers;
+  setting.heads = options.config.heads;
+  setting.width = options.config.width;
+  setting.context = options.config.context;
+  setting.vocab = options.config.vocab;
+  setting.micro_batch = options.micro_batch;
+  setting.world = world;
+  setting.micro_steps = options.micro_steps;
+  setting.local_first = options.accumulation == Accumulation::local_first;
+  setting.wrap = options.wrap;
+  setting.bucket = options.bucket_bytes;
+  setting.native = options.collectives == CollectiveKind::native;
+  setting.threads = options.threads;
+  setting.prefetch = options.prefetch;
+  setting.reshard_after_forward = options.reshard_after_forward;
+  return setting;
 }
 
 }  // namespace zero

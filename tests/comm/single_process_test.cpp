@@ -38,7 +38,7 @@ TEST(OneRank, NeedsNoMpiForAnyCollective) {
       EXPECT_EQ(communicator->traffic(Purpose::gradients).calls, 4);
       EXPECT_EQ(communicator->traffic(Purpose::gradients).sent, 0);
       EXPECT_EQ(communicator->traffic(Purpose::parameters).sent, 0);
-      EXPECT_EQ(device->ledger().peak(Tier::device), 0);
+      EXPECT_EQ(device->ledger().peak(Tier::device, Category::buckets), 0);
       EXPECT_EQ(communicator->description(), "canonical over self");
     }
   }

@@ -9,11 +9,14 @@ zero_test(single_process_test quick LIBS zero_comm SOURCES ${CMAKE_CURRENT_LIST_
 zero_test(watchdog_test faults RANKS 3 TIMEOUT 60 LIBS zero_comm
           SOURCES ${CMAKE_CURRENT_LIST_DIR}/watchdog_test.cpp ${zero_mpi_main})
 
-# A job whose rank 1 never comes ends by itself, with the status of a failed rank.
-add_executable(late_rank_job ${CMAKE_CURRENT_LIST_DIR}/late_rank_job.cpp)
-target_link_libraries(late_rank_job PRIVATE zero_comm)
+# A job whose rank 1 fails alone ends by itself within seconds, with the status of a failed rank.
+add_executable(failing_job ${CMAKE_CURRENT_LIST_DIR}/failing_job.cpp)
+target_link_libraries(failing_job PRIVATE zero_comm)
 foreach(transport shared messages)
-  add_test(NAME late_rank_ends_the_job_${transport}
-           COMMAND bash -c "timeout 20 ${CMAKE_SOURCE_DIR}/tools/run -n 3 $<TARGET_FILE:late_rank_job> ${transport}; test $? -eq 3")
-  set_tests_properties(late_rank_ends_the_job_${transport} PROPERTIES LABELS faults TIMEOUT 30 PROCESSORS 2)
+  foreach(way sleeps throws)
+    set(test rank_that_${way}_ends_the_job_${transport})
+    set(job "${CMAKE_SOURCE_DIR}/tools/run -n 3 $<TARGET_FILE:failing_job> ${transport} ${way}")
+    add_test(NAME ${test} COMMAND bash -c "timeout 20 ${job}; test $? -eq 3")
+    set_tests_properties(${test} PROPERTIES LABELS faults TIMEOUT 30 PROCESSORS 2)
+  endforeach()
 endforeach()

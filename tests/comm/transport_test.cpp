@@ -102,29 +102,35 @@ TEST(Transport, TakesWindowsByItselfOnOneHostAndSaysSo) {
   EXPECT_EQ(messages->description(), "messages");
 }
 
-TEST(Transport, FallsBackToMessagesWhereWindowsHaveNoRoomAndSaysWhy) {
+TEST(Transport, TakesMessagesWhereTheFolderOfWindowsHasNoRoomAndSaysWhy) {
   const auto device = make_cpu_device(ProductKind::canonical, 1);
-  const Index too_much = Index{1} << 50;  // no machine has a petabyte for them
+  setenv("OMPI_MCA_osc_sm_backing_directory", "/proc", 1);  // a file system that is always full
+  const auto automatic = make_transport(MPI_COMM_WORLD, TransportKind::automatic, *device, kTimeout);
+  EXPECT_EQ(automatic->description().rfind("messages (/proc has 0.0 MiB free", 0), 0U) << automatic->description();
   try {
-    make_transport(MPI_COMM_WORLD, TransportKind::shared, *device, kTimeout, too_much);
-    FAIL() << "windows of a petabyte were made";
+    make_transport(MPI_COMM_WORLD, TransportKind::shared, *device, kTimeout);
+    ADD_FAILURE() << "windows were made where there is no room";
   } catch (const UnusableInput& error) {
     const std::string sentence = error.what();
     EXPECT_NE(sentence.find("--transport shared"), std::string::npos) << sentence;
     EXPECT_NE(sentence.find("--transport messages would do"), std::string::npos) << sentence;
   }
-  EXPECT_EQ(device->ledger().current(Tier::device), 0);
+  unsetenv("OMPI_MCA_osc_sm_backing_directory");
+  EXPECT_EQ(device->ledger().current(Tier::device, Category::buckets), kStagingBytes);  // what `automatic` holds
 }
 
 TEST(Transport, ThatOneRankHasNoMemoryForFailsOnAllRanksAlike) {
   for (const auto kind : {TransportKind::shared, TransportKind::messages}) {
     const auto device = make_cpu_device(ProductKind::canonical, 1);
-    if (world_rank() == 2) device->ledger().set_cap(Tier::device, Index{1} << 20);
+    MemoryLedger& ledger = device->ledger();
+    if (world_rank() == world_size() - 1)
+      ledger.set_cap(Tier::device, ledger.current(Tier::device) + kStagingBytes - 1);
     try {
       make_transport(MPI_COMM_WORLD, kind, *device, kTimeout);
-      FAIL() << "a cap of 1 MiB was passed";
+      FAIL() << "a cap was passed";
     } catch (const ResourceFailure& error) {
-      EXPECT_EQ(std::string(error.what()).rfind("rank 2: ", 0), 0U) << error.what();
+      const std::string start = "rank " + std::to_string(world_size() - 1) + ": ";
+      EXPECT_EQ(std::string(error.what()).rfind(start, 0), 0U) << error.what();
     }
   }
 }

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <cstdio>
+#include <string>
 
 #include "common/comm/process.h"
 
@@ -32,13 +33,16 @@ namespace {
 
 /// Says what failed and where; nothing else.
 class FailurePrinter : public ::testing::EmptyTestEventListener {
+  void OnTestStart(const ::testing::TestInfo& test) override {
+    test_ = std::string(test.test_suite_name()) + "." + test.name();
+  }
   void OnTestPartResult(const ::testing::TestPartResult& result) override {
     if (!result.failed()) return;
-    const auto* test = ::testing::UnitTest::GetInstance()->current_test_info();
-    std::fprintf(stderr, "rank %d, %s.%s, %s:%d: %s\n", world_rank(), test == nullptr ? "" : test->test_suite_name(),
-                 test == nullptr ? "" : test->name(), result.file_name() == nullptr ? "" : result.file_name(),
-                 result.line_number(), result.message());
+    std::fprintf(stderr, "rank %d, %s, %s:%d: %s\n", world_rank(), test_.c_str(),
+                 result.file_name() == nullptr ? "" : result.file_name(), result.line_number(), result.message());
   }
+
+  std::string test_;  // GoogleTest holds a lock while it reports, so it cannot be asked then
 };
 
 }  // namespace

@@ -1,0 +1,41 @@
+#include "common/train/probe.h"
+
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "common/base/error.h"
+
+namespace zero {
+
+void probe_products(Device& device, Communicator& comm) {
+  if (comm.size() == 1) return;
+  constexpr Index m = 37, n = 83, k = 129;  // odd, so that remainders of blocks are tried too
+  std::vector<float> a(m * k), b(k * n), out(m * n);
+  const auto view = [](std::vector<float>& v) { return Array{v.data(), static_cast<Index>(v.size()), Dtype::fp32}; };
+  device.kernels().fill_normal(view(a), 1, 0, 0, 1);
+  device.kernels().fill_normal(view(b), 1, 1, 0, 1);
+  Digest digest;
+  const auto multiply = [&](Matrix left, Matrix right) {
+    device.products().multiply(view(out), n, left, right, m, n, k);
+    device.kernels().digest(digest, view(out), 0, 0);
+  };
+  multiply({view(a), k, false}, {view(b), n, false});
+  multiply({view(a), m, true}, {view(b), n, false});
+  multiply({view(a), k, false}, {view(b), k, true});
+
+  const std::vector<Digest> digests = comm.gather(digest, Purpose::control, "probe of the products");
+  std::vector<std::size_t> differ;
+  for (std::size_t r = 1; r < digests.size(); ++r) {
+    if (digests[r] != digests[0]) differ.push_back(r);
+  }
+  if (differ.empty()) return;
+  throw UnusableInput(
+      fmt::format("--products: {} products have other bits on rank {} than on rank 0; canonical ones on "
+                  "all ranks would do",
+                  device.products().description(), fmt::join(differ, ", ")));
+}
+
+}  // namespace zero

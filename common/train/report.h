@@ -1,0 +1,71 @@
+#pragma once
+/// \file
+/// What the ranks held and sent, beside what the formulas say.
+
+#include <array>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/comm/communicator.h"
+#include "common/device/memory_ledger.h"
+#include "common/formula/formula.h"
+
+namespace zero {
+
+/// What a rank sends in a step, which must be the same in every step.
+class TrafficLog {
+ public:
+  /// Takes the communicator's counts of step t.
+  void record(const Communicator& comm, Index t);
+
+  [[nodiscard]] const std::array<Traffic, kPurposes>& last() const { return last_; }
+  /// The first step that sent something else than the one before; 0 when there is none.
+  [[nodiscard]] Index first_change() const { return first_change_; }
+
+ private:
+  std::array<Traffic, kPurposes> last_;
+  bool empty_ = true;
+  Index first_change_ = 0;
+};
+
+/// A rank's memory and traffic after the last step. Trivially copyable: ranks exchange its bytes.
+struct RankReport {
+  struct TierReport {
+    Index cap = -1;  ///< -1: none
+    Index peak = 0;
+    std::array<Index, kCategories> current{};
+    std::array<Index, kCategories> category_peak{};
+  };
+  Index process_peak = 0;  ///< bytes, by the kernel's count
+  std::array<TierReport, kTiers> tiers;
+  std::array<Index, kPurposes> sent{};
+  std::array<Index, kPurposes> calls{};
+  Index traffic_change = 0;  ///< TrafficLog::first_change()
+};
+
+RankReport measure(const MemoryLedger& ledger, const TrafficLog& traffic);
+
+/// All ranks' reports beside the formula.
+struct Report {
+  std::vector<RankReport> ranks;
+  std::array<std::string, kPurposes> collectives;  ///< by which each purpose was served
+  bool counts_bytes = true;
+  formula::Formula formula;
+
+  /// The members `memory` and `communication` of summary.json.
+  [[nodiscard]] nlohmann::json memory_json() const;
+  [[nodiscard]] nlohmann::json communication_json() const;
+  /// One line when everything is as the formula says, else a line for each difference.
+  [[nodiscard]] std::vector<std::string> memory_lines() const;
+  [[nodiscard]] std::vector<std::string> communication_lines() const;
+  /// Throws ResultFailure when a rank's steps did not all send the same.
+  void check_steady() const;
+};
+
+/// The largest memory that this process has held, in bytes.
+Index process_peak();
+
+}  // namespace zero

@@ -1,0 +1,364 @@
+#include "common/train/run.h"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstdio>
+#include <cstdlib>
+#include <fstream>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "common/base/bytes.h"
+#include "common/train/agreement.h"
+#include "common/train/digests.h"
+#include "common/train/plan_print.h"
+#include "common/train/probe.h"
+#include "common/train/progress.h"
+#include "common/train/report.h"
+#include "common/train/summary.h"
+#include "common/train/verify.h"
+
+namespace zero {
+namespace {
+
+/// Prints on rank 0, at once: a pipe would keep lines back.
+void say(const Ranks& ranks, const std::string& text) {
+  if (ranks.rank != 0) return;
+  std::fputs(text.c_str(), stdout);
+  std::fflush(stdout);
+}
+
+/// A number that the launcher left in the environment.
+std::optional<int> launched(std::initializer_list<const char*> variables) {
+  for (const char* variable : variables) {
+    const char* text = std::getenv(variable);
+    if (text == nullptr) continue;
+    const std::string_view value = text;
+    int number = 0;
+    if (std::from_chars(value.data(), value.data() + value.size(), number).ec == std::errc()) return number;
+  }
+  return std::nullopt;
+}
+
+/// The default data stands in the source tree, whatever the current directory is.
+std::string data_path(const Options& options) {
+  if (options.data != kDefaultData || access(options.data.c_str(), F_OK) == 0) return options.data;
+  return std::string(ZERO_SOURCE_DIR) + "/" + kDefaultData;
+}
+
+/// Memory and swap of this machine, in bytes; nothing where the system does not say.
+std::optional<Index> machine_memory() {
+  std::ifstream file("/proc/meminfo");
+  Index total = 0;
+  bool found = false;
+  for (std::string name, unit; file >> name;) {
+    Index kilobytes = 0;
+    if (!(file >> kilobytes) || !std::getline(file, unit)) break;
+    if (name != "MemTotal:" && name != "SwapTotal:") continue;
+    total += kilobytes * 1024;
+    found = true;
+  }
+  return found ? std::optional(total) : std::nullopt;
+}
+
+/// A run that the machine cannot hold would be killed without a word by the kernel.
+void check_fits(const Program& program, const Options& options, const Ranks& ranks) {
+  Index held = 0;
+  for (const auto& [category, bytes] :
+       program.formula(formula_setting(options, options.order_world(ranks.size))).memory) {
+    held += bytes;
+  }
+  const Index here = launched({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}).value_or(1);
+  const std::optional<Index> there_is = machine_memory();
+  if (!there_is || held <= *there_is / here) return;
+  throw ResourceFailure(fmt::format(
+      "--model {} with --micro-batch {} takes {} on each of {} rank{} here, and this machine has {}; "
+      "the plan program says what fits",
+      options.model, options.micro_batch, format_bytes(held), here, here == 1 ? "" : "s", format_bytes(*there_is)));
+}
+
+std::unique_ptr<Device> make_device(const Options& options) {
+  std::unique_ptr<Device> device = make_cpu_device(options.products, options.threads);
+  device->ledger().set_cap(Tier::device, options.device_memory);
+  device->ledger().set_cap(Tier::host, options.host_memory);
+  return device;
+}
+
+/// What the steps of a run gave, for the summary.
+struct History {
+  nlohmann::json losses = nlohmann::json::array();
+  nlohmann::json norms = nlohmann::json::array();
+  std::map<std::string, std::vector<double>> seconds = {
+      {"total", {}}, {"compute", {}}, {"communication_exposed", {}}, {"optimizer", {}}, {"offload", {}}};
+  double total_seconds = 0;
+
+  void add(const StepResult& result, const StepSeconds& spent) {
+    losses.push_back(number(result.loss));
+    norms.push_back(number(result.norm.value));
+    for (const auto& [name, value] : parts(spent)) seconds[name].push_back(value);
+    total_seconds += spent.total;
+  }
+  static std::map<std::string, double> parts(const StepSeconds& spent) {
+    return {{"total", spent.total},
+            {"compute", spent.compute()},
+            {"communication_exposed", spent.communication},
+            {"optimizer", spent.optimizer},
+            {"offload", 0.0}};
+  }
+};
+
+std::string not_finite_sentence(Index t, const StepResult& result) {
+  const bool loss = !std::isfinite(result.loss);
+  std::string sentence = loss ? fmt::format("step {}: the loss is {}", t, result.loss)
+                              : fmt::format("step {}: the gradient norm is {}", t, result.norm.value);
+  if (!result.not_finite.empty() && result.not_finite != "the loss") sentence += "; first in " + result.not_finite;
+  return sentence + "; the step was not taken; a lower --lr may help";
+}
+
+/// Everything of a run that stands when the first step begins. Members in order of construction.
+class Run {
+ public:
+  Run(const Program& program, const Options& options, const Ranks& ranks);
+  /// All steps; returns the exit status.
+  ExitStatus train();
+
+ private:
+  /// One step with its times; an error of one rank alone ends the job here.
+  StepResult step(Index t, StepSeconds& spent);
+  ExitStatus finish(Index t, const StepResult& last, const StateDigests& digests);
+  nlohmann::json metrics(Index t, const StepResult& result, const StepSeconds& spent,
+                         const std::optional<StateDigests>& digests) const;
+  nlohmann::json summary(const StateDigests& digests, const Report& report) const;
+  [[nodiscard]] double tokens_per_step() const {
+    return static_cast<double>(options_.global_batch * options_.config.context);
+  }
+
+  const Program& program_;
+  const Options& options_;
+  const Ranks& ranks_;
+  std::unique_ptr<TokenFile> file_;
+  std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Communicator> comm_;
+  Timers timers_;
+  std::unique_ptr<Trainer> trainer_;
+  std::unique_ptr<Verifier> verifier_;
+  std::unique_ptr<OutputDirectory> out_;  // rank 0, with --out
+  TrafficLog traffic_;
+  History history_;
+};
+
+Run::Run(const Program& program, const Options& options, const Ranks& ranks)
+    : program_(program), options_(options), ranks_(ranks) {
+  if (!options.out.empty()) on_rank0(ranks, [&] { OutputDirectory::check(options.out); });
+  file_ = agree_to_make(ranks.comm, [&] {
+    return std::make_unique<TokenFile>(data_path(options), options.config.context, options.config.vocab);
+  });
+  sampler_ = std::make_unique<Sampler>(*file_, options.config.context, options.seed);
+  device_ = agree_to_make(ranks.comm, [&] {
+    check_fits(program, options, ranks);
+    return make_device(options);
+  });
+
+  const std::vector<FlatUnit> units = model_units(options.config, options.wrap, ranks.size);
+  Index largest_slice = 0;
+  Index largest_bucket = 0;
+  const Index N = ranks.size;
+  for (const FlatUnit& unit : units) {
+    const Index column = N * size_of(Dtype::fp32);
+    const Index bucket =
+        options.bucket_bytes == 0 ? unit.slice_size() : std::max<Index>(1, options.bucket_bytes / column);
+    largest_slice = std::max(largest_slice, unit.slice_size());
+    largest_bucket = std::max(largest_bucket, std::min(bucket, unit.slice_size()));
+  }
+  comm_ = make_communicator(ranks.comm, options.collectives, options.transport, *device_, options.timeout_seconds,
+                            largest_slice, largest_bucket);
+  probe_products(*device_, *comm_);
+
+  const Context context = make_context(options, options.order_world(N), *device_, *comm_, *sampler_, timers_);
+  say(ranks, plan_text(program, options, context, units,
+                       {ranks.size, file_->size(), sampler_->sequences(), device_->description(),
+                        device_->products().description(), comm_->description()}));
+  trainer_ = agree_to_make(ranks.comm, [&] { return program.make_trainer(context); });
+  if (options.verify) {
+    const bool exact = options.collectives == CollectiveKind::canonical || N == 1;
+    verifier_ = std::make_unique<Verifier>(ranks, options, context.world, *sampler_, exact);
+    verifier_->check(0, {}, *trainer_);
+  }
+  if (!options.out.empty()) on_rank0(ranks, [&] { out_ = std::make_unique<OutputDirectory>(options.out); });
+}
+
+StepResult Run::step(Index t, StepSeconds& spent) {
+  try {
+    comm_->clear_traffic();
+    timers_ = {};
+    StepResult result;
+    {
+      const Stopwatch watch(spent.total);
+      result = trainer_->train_step(t);
+    }
+    spent.communication = comm_->seconds();
+    spent.optimizer = timers_.optimizer;
+    return result;
+  } catch (const std::exception& error) {
+    fail_alone(ranks_, error);
+  }
+}
+
+ExitStatus Run::train() {
+  StepTable table(options_.steps, options_.global_batch * options_.config.context);
+  say(ranks_, "\n" + table.head());
+  for (Index t = 1;; ++t) {
+    StepSeconds spent;
+    const StepResult result = step(t, spent);
+    const bool finite = result.verdict != Verdict::not_finite;
+    // A step that was not taken published nothing.
+    if (finite || t == 1) traffic_.record(*comm_, t);
+    history_.add(result, spent);
+    if (verifier_) verifier_->check(t, result, *trainer_);
+
+    const bool last = t == options_.steps || !finite;
+    std::optional<StateDigests> digests;
+    if (last || (options_.digest_every > 0 && t % options_.digest_every == 0)) {
+      digests = digest_state(*trainer_, device_->kernels(), *comm_);
+    }
+    const std::string line = table.line(t, result, learning_rate(options_.optimizer, t), spent.total);
+    if (table.shows(t, result.verdict)) say(ranks_, line);
+    if (out_) {
+      if (const auto error = error_of([&] { out_->append_metrics(metrics(t, result, spent, digests)); })) {
+        fail_alone(ranks_, *error);
+      }
+    }
+    if (last) return finish(t, result, *digests);
+  }
+}
+
+nlohmann::json Run::metrics(Index t, const StepResult& result, const StepSeconds& spent,
+                            const std::optional<StateDigests>& digests) const {
+  nlohmann::json line = {{"step", t},
+                         {"loss", number(result.loss)},
+                         {"grad_norm", number(result.norm.value)},
+                         {"clip_factor", number(result.norm.clip_factor)},
+                         {"verdict", name(result.verdict)},
+                         {"learning_rate", learning_rate(options_.optimizer, t)},
+                         {"seconds", History::parts(spent)},
+                         {"tokens_per_second", tokens_per_step() / spent.total}};
+  if (digests) line["digest"] = to_json(*digests);
+  if (verifier_ && !verifier_->exact()) line["largest_difference"] = number(verifier_->largest_difference());
+  return line;
+}
+
+nlohmann::json Run::summary(const StateDigests& digests, const Report& report) const {
+  Index parameters = 0;
+  Index padded = 0;
+  for (const FlatUnit& unit : trainer_->units()) {
+    parameters += unit.elements();
+    padded += unit.size();
+  }
+  return {
+      {"schema", 1},
+      {"executable", program_.name},
+      {"world", ranks_.size},
+      {"options", to_json(options_)},
+      {"parameters", parameters},
+      {"padded_parameters", padded},
+      {"losses", history_.losses},
+      {"grad_norms", history_.norms},
+      {"digest", to_json(digests)},
+      {"memory", report.memory_json()},
+      {"communication", report.communication_json()},
+      {"offload", {{"ranks", nlohmann::json::array()}}},
+      {"seconds", history_.seconds},
+      {"tokens_per_second", tokens_per_step() * static_cast<double>(history_.losses.size()) / history_.total_seconds}};
+}
+
+ExitStatus Run::finish(Index t, const StepResult& last, const StateDigests& digests) {
+  Report report;
+  report.ranks =
+      comm_->gather(measure(device_->ledger(), traffic_), Purpose::control, "memory and traffic of all ranks");
+  for (int p = 0; p < kPurposes; ++p) report.collectives[p] = traffic_.last()[p].collective;
+  report.counts_bytes = comm_->counts_bytes();
+  report.formula = program_.formula(formula_setting(options_, options_.order_world(ranks_.size)));
+  on_rank0(ranks_, [&] {
+    if (out_) out_->write_summary(summary(digests, report));
+  });
+
+  std::string text = "\n";
+  const nlohmann::json hex = to_json(digests);
+  for (int i = 0; i < kStateKinds; ++i) {
+    const std::string kind(name(static_cast<StateKind>(i)));
+    text += fmt::format("digest {:<10} {}\n", kind, hex[kind].get<std::string>());
+  }
+  if (last.verdict == Verdict::not_finite) {
+    say(ranks_, text);
+    if (ranks_.rank == 0) print_error(not_finite_sentence(t, last));
+    return ExitStatus::differs;
+  }
+  for (const std::string& line : report.memory_lines()) text += line + "\n";
+  for (const std::string& line : report.communication_lines()) text += line + "\n";
+  if (verifier_ && verifier_->exact()) {
+    text += fmt::format("verify: the same bytes as the unsharded baseline after each of {} steps\n", t);
+  } else if (verifier_) {
+    text +=
+        fmt::format("verify: at most {:.3g} from the baseline after step {}: these collectives add in another order\n",
+                    verifier_->largest_difference(), t);
+  }
+  say(ranks_, text);
+  report.check_steady();
+  return ExitStatus::done;
+}
+
+/// Errors that leave here are the same on every rank.
+ExitStatus run_together(const Program& program, int argc, const char* const* argv, const Ranks& ranks) {
+  std::string text;
+  const std::optional<Options> options = parse_options(program, argc, argv, ranks.size, text);
+  if (!options) {
+    say(ranks, text);
+    return ExitStatus::done;
+  }
+  return Run(program, *options, ranks).train();
+}
+
+int run_rank(const Program& program, int argc, const char* const* argv, const Ranks& ranks) {
+  try {
+    return static_cast<int>(run_together(program, argc, argv, ranks));
+  } catch (const Error& error) {
+    if (ranks.rank == 0) print_error(error.what());
+    return static_cast<int>(error.status());
+  } catch (const std::exception& error) {
+    // Not one of ours (memory for a vector, say), so not one that the ranks agreed on.
+    print_error(ranks.size == 1 ? error.what() : fmt::format("rank {}: {}", ranks.rank, error.what()));
+    abort_job(ExitStatus::failed);
+  }
+}
+
+}  // namespace
+
+int run(const Program& program, int argc, const char* const* argv) {
+  if (program.single_process) {
+    const int size = launched({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}).value_or(1);
+    if (size > 1) {
+      if (launched({"OMPI_COMM_WORLD_RANK", "PMI_RANK"}).value_or(0) == 0) {
+        print_error(
+            fmt::format("{} is one process and was started as {}; start it without mpirun, and --as-world {} follows "
+                        "the order of {} ranks",
+                        program.name, size, size, size));
+      }
+      return static_cast<int>(ExitStatus::unusable);
+    }
+    return run_rank(program, argc, argv, {MPI_COMM_SELF, 0, 1});
+  }
+  char** arguments = const_cast<char**>(argv);  // MPI_Init takes it so, and leaves it alone
+  const MpiProcess process(argc, arguments);
+  return run_rank(program, argc, arguments, {MPI_COMM_WORLD, process.rank(), process.size()});
+}
+
+}  // namespace zero

@@ -1,0 +1,380 @@
+#!/usr/bin/env python3
+"""check_compare_program.py COMPARE PLAN: what compare says about programs that only pretend to train.
+
+They stand beside a copy of compare, as the real ones do, and leave the summary.json that a case gives them. compare starts
+them under mpirun, as it starts the real ones.
+"""
+
+import copy
+import csv
+import json
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+
+COMPARE, PLAN = (os.path.abspath(path) for path in sys.argv[1:3])
+RANKS = 2
+PROGRAMS = ("baseline", "stage0_ddp", "stage1_optimizer", "stage2_gradients", "stage3_params")
+OPTIONS = {"model": "tiny", "layers": 2, "heads": 1, "width": 11, "context": 20, "vocab": 61, "micro-batch": 1, "steps": 2}
+OPTIONS |= {"precision": "fp32", "products": "canonical", "collectives": "canonical", "accumulation": "ranks-first", "wrap": 1}
+
+# Rank 0 leaves the summary; every rank runs BEFORE, which can be any behaviour.
+PRETENDER = """#!/bin/sh
+here=$(dirname "$0")
+for argument in "$@"; do echo "$argument"; done > "$here/$(basename "$0").arguments"
+out=
+previous=
+for argument in "$@"; do
+  [ "$previous" = --out ] && out=$argument
+  previous=$argument
+done
+BEFORE
+if [ "${OMPI_COMM_WORLD_RANK:-0}" = 0 ]; then
+  mkdir -p "$out"
+  cp "$here/$(basename "$0").json" "$out/summary.json"
+fi
+"""
+
+
+def formulas(micro_steps=1):
+    """By program, from plan."""
+    shapes = [f"--{name}={OPTIONS[name]}" for name in ("layers", "heads", "width", "context", "vocab", "micro-batch")]
+    command = [PLAN, f"--world={RANKS}", f"--global-batch={RANKS * micro_steps}", "--json", *shapes]
+    output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
+    return {stage["program"]: stage for stage in json.loads(output)["stages"]}
+
+
+def honest(program, formula, micro_steps=1):
+    """The summary of a program that holds and sends what its formula says."""
+    world = 1 if program == "baseline" else RANKS
+    options = dict(OPTIONS) | {"global-batch": RANKS * micro_steps}
+    if program == "stage3_params":
+        options |= {"prefetch": 1, "reshard-after-forward": "on"}
+    categories = {name: {"formula": size, "current": size, "peak": size} for name, size in formula["memory"].items()}
+    memory = [{"rank": rank, "process_peak": 10**8, "tiers": {"device": {"cap": None, "peak": 1, "categories": copy.deepcopy(categories)}}} for rank in range(world)]
+    sent = [{"rank": rank} | {purpose: {"collective": s["collective"], "formula": s["formula"], "sent": s["formula"], "calls": s["calls"]} for purpose, s in formula["communication"].items()} for rank in range(world)]
+    return {
+        "schema": 1, "executable": program, "world": world, "options": options, "parameters": 4103, "padded_parameters": formula["padded_parameters"],
+        "losses": [4.25, 4.125], "grad_norms": [1.5, 0.1], "digest": {name: "ab" * 16 for name in ("parameters", "master", "momentum", "variance")},
+        "memory": {"ranks": memory}, "communication": {"ranks": sent}, "offload": {"ranks": []},
+        "seconds": {"total": [0.5, 0.25], "compute": [0.5, 0.25]}, "tokens_per_second": 160.0,
+    }  # fmt: skip
+
+
+def categories(summary, rank):
+    return summary["memory"]["ranks"][rank]["tiers"]["device"]["categories"]
+
+
+class Compare(unittest.TestCase):
+    formula = formulas()
+
+    def setUp(self):
+        self.folder = tempfile.mkdtemp()
+        self.addCleanup(shutil.rmtree, self.folder)
+        shutil.copy2(COMPARE, os.path.join(self.folder, "compare"))
+        for program in PROGRAMS:
+            self.make(program, honest(program, self.formula[program]))
+
+    def make(self, program, summary, before="", folder="."):
+        place = os.path.join(self.folder, folder)
+        os.makedirs(place, exist_ok=True)
+        path = os.path.join(place, program)
+        with open(path, "w", encoding="utf-8") as file:
+            file.write(PRETENDER.replace("BEFORE", before))
+        os.chmod(path, 0o755)
+        with open(path + ".json", "w", encoding="utf-8") as file:
+            file.write(summary if isinstance(summary, str) else json.dumps(summary))
+        return path
+
+    def run_compare(self, *arguments, status=0):
+        command = [os.path.join(self.folder, "compare"), "-n", str(RANKS), *arguments]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=self.folder)
+        self.assertEqual(result.returncode, status, result.stdout + result.stderr)
+        if status >= 2 or (status == 1 and not result.stdout):
+            errors = [line for line in result.stderr.splitlines() if line.startswith("error: ")]
+            self.assertEqual((len(errors), result.stdout), (1, ""), result.stderr)
+            return errors[0]
+        return result.stdout
+
+    def pair(self, program, summary, *arguments, status=1):
+        """compare's words on one dishonest program beside the baseline."""
+        self.make(program, summary)
+        return self.run_compare("--programs", f"baseline,{program}", *arguments, status=status).replace("\n  ", " ")
+
+    def test_honest_programs_are_equal_and_the_table_fits_100_columns(self):
+        text = self.run_compare("--json", "c.json", "--csv", "c.csv", "--markdown", "c.md", "--out", "kept")
+        rows = [line for line in text.splitlines() if line.startswith(PROGRAMS) and line.split()[0] in PROGRAMS]
+        self.assertEqual([row.split()[0] for row in rows], list(PROGRAMS))
+        self.assertTrue(all(row.endswith("yes") for row in rows))
+        self.assertLessEqual(max(map(len, text.splitlines())), 100)
+        words = text.replace("\n  ", " ")
+        self.assertIn("All 5 programs end with equal bits", words)
+        self.assertRegex(words, r"activations stay .* in every stage")
+        self.assertIn("stage 3 sends 1.50 times what stage 2 sends", words)
+        with open(os.path.join(self.folder, "c.json"), encoding="utf-8") as file:
+            result = json.load(file)
+        self.assertTrue(result["right"])
+        for program in result["programs"]:
+            expected = self.formula[program["program"]]
+            self.assertEqual({name: held["measured"] for name, held in program["memory"].items()}, expected["memory"])
+            self.assertEqual(program["model_states"]["measured"], expected["model_states"])
+            self.assertEqual(program["sent"], expected["sent"])
+        with open(os.path.join(self.folder, "c.csv"), encoding="utf-8", newline="") as file:
+            table = list(csv.DictReader(file))
+        self.assertEqual([row["program"] for row in table], list(PROGRAMS))
+        self.assertEqual(int(table[4]["model_states"]), self.formula["stage3_params"]["model_states"])
+        with open(os.path.join(self.folder, "c.md"), encoding="utf-8") as file:
+            self.assertIn("| stage3_params |", file.read())
+        self.assertTrue(os.path.exists(os.path.join(self.folder, "kept", "stage3_params", "summary.json")))
+
+    def test_every_option_is_passed_on_to_the_programs_that_offer_it(self):
+        self.run_compare("--data", "a b;$(touch no)", "--prefetch=0", "--reshard-after-forward", "off", "--steps", "2")
+        seen = {}
+        for program in PROGRAMS:
+            with open(os.path.join(self.folder, program + ".arguments"), encoding="utf-8") as file:
+                seen[program] = file.read().splitlines()[:-2]  # but for --out
+        shared = ["--data", "a b;$(touch no)", "--steps", "2"]
+        self.assertEqual(seen["baseline"], shared + ["--as-world", str(RANKS)])
+        self.assertEqual(seen["stage0_ddp"], shared)
+        self.assertEqual(seen["stage3_params"], ["--data", "a b;$(touch no)", "--prefetch=0", "--reshard-after-forward", "off", "--steps", "2"])
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "no")))
+
+    def test_local_first_runs_the_programs_that_offer_it(self):
+        text = self.run_compare("--accumulation", "local-first")
+        self.assertIn("stage1_optimizer", text)
+        self.assertNotIn("stage2_gradients", text)
+
+    def test_another_digest_is_named(self):
+        summary = honest("stage1_optimizer", self.formula["stage1_optimizer"])
+        summary["digest"]["momentum"] = "cd" * 16
+        text = self.pair("stage1_optimizer", summary)
+        self.assertIn("stage1_optimizer: not equal to baseline: the digest of momentum is another", text)
+        self.assertRegex(text, r"stage1_optimizer .* no\n")
+
+    def test_another_loss_is_named_by_its_step_whatever_its_size(self):
+        summary = honest("stage0_ddp", self.formula["stage0_ddp"])
+        summary["losses"][1] = 4.125000000000001
+        self.assertIn("the loss of step 2 is 4.125000000000001 and not 4.125", self.pair("stage0_ddp", summary))
+        summary["losses"][1] = "nan"
+        self.assertIn("the loss of step 2 is nan and not 4.125", self.pair("stage0_ddp", summary))
+        summary["losses"] = [4.25]
+        self.assertIn("the number of steps with a loss is 1 and not 2", self.pair("stage0_ddp", summary))
+
+    def test_another_norm_is_named(self):
+        summary = honest("stage0_ddp", self.formula["stage0_ddp"])
+        summary["grad_norms"][0] = 1.25
+        self.assertIn("the gradient norm of step 1 is 1.25 and not 1.5", self.pair("stage0_ddp", summary))
+
+    def test_native_and_ring_show_their_largest_difference_instead(self):
+        for kind in ("native", "ring"):
+            reference, summary = (honest(p, self.formula[p]) for p in ("baseline", "stage1_optimizer"))
+            for each in (reference, summary):
+                each["options"]["collectives"] = kind
+            summary["losses"][1] += 2e-7
+            summary["digest"]["parameters"] = "cd" * 16
+            if kind == "native":
+                for rank in range(RANKS):
+                    for purpose in ("gradients", "parameters", "scalars"):
+                        summary["communication"]["ranks"][rank][purpose]["sent"] = None
+                    # MPI's own buffers: a slice of sums instead of blocks
+                    held = categories(summary, rank)["buckets"]
+                    held["peak"] = held["current"] = held["formula"] = 4 * 2**20 + 4 * 1856 // RANKS
+            self.make("baseline", reference)
+            text = self.pair("stage1_optimizer", summary, status=0)
+            self.assertRegex(text, r"stage1_optimizer .* 2e-07\n")
+
+    def test_an_unsharded_program_dressed_as_a_stage_is_found_out_in_words(self):
+        for program, lies in (("stage1_optimizer", ["optimizer"]), ("stage2_gradients", ["gradients", "optimizer"]), ("stage3_params", ["parameters", "gradients", "optimizer"])):
+            summary = honest(program, self.formula[program])
+            for rank in range(RANKS):
+                for category in lies:  # its own formula agrees with what it holds
+                    whole = categories(summary, rank)[category]["peak"] * RANKS
+                    categories(summary, rank)[category] = {"formula": whole, "current": whole, "peak": whole}
+            text = self.pair(program, summary)
+            for category in lies:
+                right = self.formula[program]["memory"][category]
+                self.assertIn(f"{program}: {category}: formula {right / 1e3:.1f} kB, measured {right * RANKS / 1e3:.1f} kB", text)
+
+    def test_one_rank_that_holds_more_is_named(self):
+        summary = honest("stage2_gradients", self.formula["stage2_gradients"])
+        categories(summary, 1)["gradients"]["peak"] += 4
+        self.assertRegex(self.pair("stage2_gradients", summary), r"gradients: formula \d+ B, measured \d+ B on rank 1")
+
+    def test_states_that_are_gone_after_the_last_step_are_named(self):
+        summary = honest("stage1_optimizer", self.formula["stage1_optimizer"])
+        for rank in range(RANKS):
+            categories(summary, rank)["optimizer"]["current"] = 0
+        self.assertRegex(self.pair("stage1_optimizer", summary), r"optimizer: formula .* kB, after the last step 0 B")
+
+    def test_a_category_or_purpose_that_the_formula_lacks_is_named(self):
+        summary = honest("stage1_optimizer", self.formula["stage1_optimizer"])
+        for rank in range(RANKS):
+            categories(summary, rank)["hoard"] = {"formula": 5000, "current": 5000, "peak": 5000}
+            summary["communication"]["ranks"][rank]["gossip"] = {"collective": "all_gather", "formula": 7, "sent": 7, "calls": 1}
+        text = self.pair("stage1_optimizer", summary)
+        self.assertIn("hoard: formula 0 B, measured 5.0 kB", text)
+        self.assertIn("sent for gossip: formula 0 B, measured 7 B", text)
+
+    def test_bytes_sent_that_are_not_the_formulas_are_named(self):
+        summary = honest("stage1_optimizer", self.formula["stage1_optimizer"])
+        for rank in range(RANKS):  # an all-reduce that throws most of it away
+            summary["communication"]["ranks"][rank]["gradients"]["sent"] *= 2
+        self.assertRegex(self.pair("stage1_optimizer", summary), r"sent for gradients: formula .* kB, measured .* kB")
+
+    def test_a_program_that_ran_something_else_is_named(self):
+        summary = honest("stage1_optimizer", self.formula["stage1_optimizer"])
+        summary["options"]["micro-batch"] = 2
+        summary["options"]["global-batch"] = 2 * RANKS
+        self.assertIn("it ran with --micro-batch 2 and baseline with 1", self.pair("stage1_optimizer", summary))
+        summary = honest("stage0_ddp", self.formula["stage0_ddp"])
+        self.assertIn("stage1_optimizer: its summary calls it stage0_ddp", self.pair("stage1_optimizer", summary))
+
+    def test_a_students_program_is_judged_by_the_formula_of_the_stage_it_names(self):
+        summary = honest("stage1_optimizer", self.formula["stage1_optimizer"])
+        path = self.make("stage1_optimizer", summary, folder="mine")
+        text = self.run_compare("--programs", "baseline,stage1_optimizer", "--with", path)
+        self.assertRegex(text, r"stage1_optimizer-2 .* yes\n")
+        for rank in range(RANKS):
+            categories(summary, rank)["optimizer"] = {"formula": 1, "current": 1, "peak": 1}
+        path = self.make("my_zero", summary, folder="mine")
+        text = self.run_compare("--programs", "baseline", f"--with={path}", status=1)
+        self.assertRegex(text.replace("\n  ", " "), r"my_zero: optimizer: formula \d+\.\d kB, measured 1 B")
+
+    def test_a_program_of_no_known_stage_is_judged_by_its_own_formula(self):
+        summary = honest("stage1_optimizer", self.formula["stage1_optimizer"])
+        summary["executable"] = "\x1b[31mmy_zero"
+        categories(summary, 0)["optimizer"]["peak"] += 1
+        path = self.make("my_zero", summary, folder="mine")
+        text = self.run_compare("--programs", "baseline", "--with", path, status=1)
+        self.assertIn("optimizer: formula", text)
+        self.assertNotIn("\x1b", text)
+
+    def test_a_summary_that_cannot_be_used_is_refused_with_one_sentence(self):
+        good = honest("baseline", self.formula["baseline"])
+
+        def changed(change, of=good):
+            summary = copy.deepcopy(of)
+            change(summary)
+            return summary
+
+        for summary, word in (
+            ("", "is not JSON"),
+            (json.dumps(good)[:-20], "is not JSON"),
+            ("[" * 100000, "is not JSON"),
+            ("[]", "is not an object"),
+            (json.dumps(good).replace("4.25", "1e999"), "is not JSON"),
+            (changed(lambda s: s.update(schema=2)), "schema"),
+            (changed(lambda s: s.update(world=3)), "world"),
+            (changed(lambda s: s.update(world=-1)), "world"),
+            (changed(lambda s: s.update(losses=[])), "losses"),
+            (changed(lambda s: s.update(losses="none")), "losses"),
+            (changed(lambda s: s.update(losses=[1.0, None])), "losses[1]"),
+            (changed(lambda s: s.update(options=[])), "options"),
+            (changed(lambda s: s["options"].update({"layers": "many"})), "--layers"),
+            (changed(lambda s: s["options"].update({"layers": 10**11})), "too large"),
+            (changed(lambda s: s["options"].update({"global-batch": 3})), "--global-batch 3"),
+            (changed(lambda s: s["digest"].pop("variance")), "variance"),
+            (changed(lambda s: s["memory"]["ranks"].pop()), "memory.ranks"),
+            (changed(lambda s: s["memory"]["ranks"][0].update(rank=1)), "rank"),
+            (changed(lambda s: categories(s, 0)["optimizer"].update(peak=1e300)), "optimizer.peak"),
+            (changed(lambda s: categories(s, 0)["optimizer"].update(peak=2**63)), "optimizer.peak"),
+            (changed(lambda s: categories(s, 0).update({f"c{i}": {} for i in range(1000)})), "too many"),
+            (changed(lambda s: s["communication"]["ranks"][0].update(gradients={"formula": 1})), "sent"),
+            (changed(lambda s: s["seconds"].pop("total")), "total"),
+        ):
+            with self.subTest(word=word):
+                self.make("baseline", summary)
+                sentence = self.run_compare("--programs", "baseline", status=2)
+                self.assertIn(word, sentence)
+                self.assertLess(len(sentence), 600)
+        self.make("baseline", good)
+        twice = honest("stage1_optimizer", self.formula["stage1_optimizer"])
+        twice["memory"]["ranks"][1]["rank"] = 0
+        self.assertIn("memory.ranks[1].rank is 0", self.pair("stage1_optimizer", twice, status=2))
+
+    def test_a_summary_that_is_missing_or_old_is_refused(self):
+        self.run_compare("--programs", "baseline", "--out", "kept")
+        self.make("baseline", honest("baseline", self.formula["baseline"]), before="exit 0")
+        sentence = self.run_compare("--programs", "baseline", "--out", "kept", status=2)
+        self.assertIn("baseline ended with status 0 but", sentence)
+        self.assertIn("was not written", sentence)
+
+    def test_a_programs_own_failure_is_passed_on(self):
+        for status in (1, 2, 3):
+            self.make("stage2_gradients", {}, before=f"echo noise; echo 'error: --lr 0 is no rate; 1e-3 would do' >&2; exit {status}")
+            sentence = self.run_compare("--programs", "baseline,stage2_gradients", status=status)
+            self.assertIn(f"stage2_gradients ended with status {status}: --lr 0 is no rate; 1e-3 would do", sentence)
+        self.make("baseline", {}, before="kill -SEGV $$")
+        self.assertIn("baseline ended with status 139", self.run_compare("--programs", "baseline", status=3))
+
+    def test_a_program_that_hangs_is_ended_with_all_it_started(self):
+        marker = os.path.join(self.folder, "pids")
+        self.make("stage1_optimizer", {}, before=f"trap '' TERM; sleep 300 & echo $! >> {marker}; echo $$ >> {marker}; wait; sleep 300")
+        begin = time.monotonic()
+        sentence = self.run_compare("--programs", "baseline,stage1_optimizer", "--limit", "2", status=3)
+        self.assertIn("stage1_optimizer was still running after --limit 2 seconds", sentence)
+        self.assertLess(time.monotonic() - begin, 30)
+        with open(marker, encoding="utf-8") as file:
+            for pid in file.read().split():
+                self.assertFalse(os.path.exists(f"/proc/{pid}"), f"process {pid} was left behind")
+
+    def test_an_interrupt_ends_the_running_program(self):
+        marker = os.path.join(self.folder, "pid")
+        self.make("baseline", {}, before=f"echo $$ > {marker}; sleep 300")
+        process = subprocess.Popen([os.path.join(self.folder, "compare"), "-n", "2"], stderr=subprocess.PIPE, text=True, cwd=self.folder)
+        for _ in range(300):
+            if os.path.exists(marker) and os.path.getsize(marker) > 0:
+                break
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        _, errors = process.communicate(timeout=30)
+        self.assertEqual(process.returncode, 3)
+        self.assertIn("interrupted while baseline ran", errors)
+        with open(marker, encoding="utf-8") as file:
+            self.assertFalse(os.path.exists(f"/proc/{file.read().strip()}"))
+
+    def test_options_that_cannot_be_used_are_refused_before_anything_runs(self):
+        for arguments, word in (
+            (["-n", "0"], "-n"),
+            (["-n", "many"], "-n"),
+            (["--limit", "0"], "--limit"),
+            (["--limit", "nan"], "--limit"),
+            (["--programs", "stage9"], "stage9"),
+            (["--programs", ""], "--programs"),
+            (["--with", "nowhere"], "nowhere"),
+            (["--with", "baseline.json"], "baseline.json"),
+            (["--as-world", "4"], "--as-world"),
+            (["--json", "no/such/folder/c.json"], "--json"),
+            (["--csv", "/"], "--csv"),
+            (["--out", "baseline"], "--out"),
+            (["--json"], "--json"),
+        ):
+            with self.subTest(arguments=arguments):
+                self.assertIn(word, self.run_compare(*arguments, status=2))
+                self.assertFalse(os.path.exists(os.path.join(self.folder, "baseline.arguments")))
+        self.assertFalse([name for name in os.listdir(self.folder) if "partial" in name])
+
+    def test_a_program_that_was_not_built_is_named(self):
+        os.remove(os.path.join(self.folder, "stage3_params"))
+        self.assertIn("stage3_params does not exist", self.run_compare(status=2))
+
+    def test_the_plot_is_drawn_or_one_sentence_says_why_not(self):
+        shutil.copy2(os.path.join(os.path.dirname(COMPARE), "plot_compare.py"), self.folder)
+        command = [os.path.join(self.folder, "compare"), "-n", str(RANKS), "--programs", "baseline,stage1_optimizer", "--plot", "c.png"]
+        result = subprocess.run(command, capture_output=True, text=True, timeout=120, cwd=self.folder)
+        self.assertEqual(result.returncode, 0, result.stderr)
+        if os.path.exists(os.path.join(self.folder, "c.png")):
+            with open(os.path.join(self.folder, "c.png"), "rb") as file:
+                self.assertEqual(file.read(8), b"\x89PNG\r\n\x1a\n")
+        else:
+            self.assertRegex(result.stderr, re.compile(r"^note: c\.png was not drawn: .*matplotlib", re.MULTILINE))
+
+
+if __name__ == "__main__":
+    unittest.main(argv=sys.argv[:1])

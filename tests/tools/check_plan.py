@@ -1,0 +1,149 @@
+#!/usr/bin/env python3
+"""check_plan.py PLAN: the program plan against the paper's Table 1 and against the second copy of the formulas in Python."""
+
+import itertools
+import json
+import os
+import subprocess
+import sys
+from decimal import Decimal
+
+sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "reference"))
+import formulas
+import gpt2
+
+PLAN = sys.argv[1]
+failures = []
+
+# Rajbhandari et al. 2020, table 1: GB of model states a device of stages 1, 2, 3 at N devices, as printed.
+PRINTED = {
+    7_500_000_000: {1: "120 120 120", 4: "52.5 41.3 30", 16: "35.6 21.6 7.5", 64: "31.4 16.6 1.88", 256: "30.4 15.4 0.47", 1024: "30.1 15.1 0.12"},
+    128_000_000_000: {1: "2048 2048 2048", 4: "896 704 512", 16: "608 368 128", 64: "536 284 32", 256: "518 263 8", 1024: "513 257 2"},
+    1_000_000_000_000: {1: "16000 16000 16000", 4: "7000 5500 4000", 16: "4750 2875 1000", 64: "4187 2218 250", 256: "4046 2054 62.5", 1024: "4011 2013 15.6"},
+}
+# The exact values of the same cells.
+EXACT = {
+    7_500_000_000: {1: "120 120 120", 4: "52.5 41.25 30", 16: "35.625 21.5625 7.5", 64: "31.40625 16.640625 1.875", 256: "30.3515625 15.41015625 0.46875", 1024: "30.087890625 15.1025390625 0.1171875"},
+    128_000_000_000: {1: "2048 2048 2048", 4: "896 704 512", 16: "608 368 128", 64: "536 284 32", 256: "518 263 8", 1024: "513.5 257.75 2"},
+    1_000_000_000_000: {1: "16000 16000 16000", 4: "7000 5500 4000", 16: "4750 2875 1000", 64: "4187.5 2218.75 250", 256: "4046.875 2054.6875 62.5", 1024: "4011.71875 2013.671875 15.625"},
+}
+
+
+def check(condition, what):
+    if not condition:
+        failures.append(what)
+
+
+def run(*arguments):
+    return subprocess.run([PLAN, *map(str, arguments)], capture_output=True, text=True, timeout=60)
+
+
+def plan(*arguments):
+    result = run(*arguments, "--json")
+    if result.returncode != 0:
+        failures.append(f"plan {arguments} ended with {result.returncode}: {result.stderr}")
+        return None
+    return json.loads(result.stdout)
+
+
+def check_table_1():
+    cells = {(r["parameters"], r["world"], r["stage"]): r["model_states"] for r in plan("--paper-table1")["rows"]}
+    check(len(cells) == 54, f"{len(cells)} cells of table 1")
+    text = run("--paper-table1").stdout
+    for parameters, rows in PRINTED.items():
+        for world, printed in rows.items():
+            for stage, paper, exact in zip("123", printed.split(), EXACT[parameters][world].split()):
+                got = Decimal(cells[(parameters, world, stage)])
+                last_digit = Decimal(1).scaleb(Decimal(paper).as_tuple().exponent)
+                check(abs(got - Decimal(paper)) <= last_digit, f"{parameters} N {world} stage {stage}: {got}, printed {paper}")
+                check(got == Decimal(exact), f"{parameters} N {world} stage {stage}: {got}, exactly {exact}")
+                check(f" {exact}" in text, f"{exact} is not in the table as text")
+            # --parameters gives the same, rounded up to bytes in each of the three states.
+            for row in plan("--parameters", parameters, "--world", world, "--precision", "bf16")["stages"]:
+                if row["stage"] in "123":
+                    off = row["model_states"] - Decimal(EXACT[parameters][world].split()[int(row["stage"]) - 1]) * 10**9
+                    check(0 <= off < 3, f"--parameters {parameters} N {world} stage {row['stage']} is off by {off} bytes")
+
+
+def settings():
+    """A grid, thinned: every value of each option meets others."""
+    shapes = [(2, 1, 11, 20, 61), (5, 4, 32, 16, 256), (0, 1, 1, 1, 3), (1, 2, 4, 7, 5)]
+    grid = itertools.product(shapes, (1, 2, 3, 8), (1, 3, 4), ("fp32", "bf16"), (1, 2, 9), ("ranks-first", "local-first"), ((1, "on"), (0, "on"), (2, "off"), (5, "on")))
+    return [point for i, point in enumerate(grid) if i % 7 == 0]
+
+
+def check_grid():
+    count = 0
+    for (layers, heads, width, context, vocab), world, micro_steps, precision, wrap, order, (prefetch, reshard) in settings():
+        options = ["--layers", layers, "--heads", heads, "--width", width, "--context", context, "--vocab", vocab, "--world", world]
+        options += ["--micro-batch", 2, "--global-batch", 2 * world * micro_steps, "--precision", precision, "--wrap", wrap]
+        options += ["--accumulation", order, "--prefetch", prefetch, "--reshard-after-forward", reshard]
+        result = plan(*options)
+        if result is None:
+            continue
+        stages = {s["stage"]: s for s in result["stages"]}
+        check(set(stages) == ({"baseline", "0", "1"} if order == "local-first" else set(formulas.STAGES)), f"stages of {options}")
+        model = gpt2.Config(layers, heads, width, context, vocab)
+        for label, got in stages.items():
+            expected = formulas.plan(formulas.Run(label, model, world, micro_steps, precision, wrap, order, prefetch, reshard == "on"))
+            what = f"stage {label} of plan {' '.join(map(str, options))}"
+            check(result["parameters"] == expected["parameters"], f"{what}: parameters")
+            check(got["padded_parameters"] == expected["padded_parameters"], f"{what}: padded parameters")
+            for category, size in expected["memory"].items():
+                check(got["memory"].get(category, 0) == size, f"{what}: {category} {got['memory'].get(category, 0)}, expected {size}")
+            for purpose, size in expected["communication"].items():
+                sent = got["communication"].get(purpose, {"formula": 0})["formula"]
+                check(sent == size, f"{what}: {purpose} sends {sent}, expected {size}")
+            check(got["total"] == sum(got["memory"].values()), f"{what}: total")
+            count += 1
+    check(count > 500, f"only {count} settings were compared")
+    return count
+
+
+def check_refusals():
+    for arguments, word in (
+        ([], "--world"),
+        (["--world", "0"], "--world"),
+        (["--world", "-1"], "--world"),
+        (["--world", ""], "--world"),
+        (["--world", "4x"], "--world"),
+        (["--world", "99999999999999999999"], "--world"),
+        (["--world", "4", "--heads", "3"], "128"),
+        (["--world", "3", "--micro-batch", "4", "--global-batch", "10"], "12 would do"),
+        (["--world", "2", "--stage", "4"], "--stage"),
+        (["--world", "2", "--stage", "2", "--accumulation", "local-first"], "whole gradients"),
+        (["--world", "2", "--bucket", "0"], "--bucket"),
+        (["--world", "2", "--device-memory", "lots"], "--device-memory"),
+        (["--world", "2", "--width", "1000000000000", "--heads", "1"], "too large"),
+        (["--world", "2", "--layers", "1000000000"], "--layers"),
+        (["--world", "2", "--parameters", "1e9", "--layers", "3"], "--layers"),
+        (["--world", "2", "--nonsense"], "--nonsense"),
+    ):
+        result = run(*arguments)
+        sentence = result.stderr
+        check(result.returncode == 2 and result.stdout == "", f"plan {arguments}: status {result.returncode}")
+        check(sentence.startswith("error: ") and sentence.count("\n") == 1 and word in sentence, f"plan {arguments}: {sentence!r}")
+
+
+def check_text():
+    for arguments in (["--world", 4], ["--world", 64, "--model", "gpt2-xl", "--precision", "bf16", "--device-memory", "16GB"], ["--paper-table1"], ["--parameters", "1e12", "--world", 1024]):
+        lines = run(*arguments).stdout.splitlines()
+        check(lines and max(map(len, lines)) <= 100, f"plan {arguments} has a line of more than 100 columns")
+    lines = run("--world", 4).stdout
+    check("stage 3 sends 1.50 times what stage 2 sends" in lines and "activations stay" in lines, "the sentences of plan --world 4")
+
+
+def main():
+    check_table_1()
+    count = check_grid()
+    check_refusals()
+    check_text()
+    for failure in failures[:50]:
+        print(f"error: {failure}", file=sys.stderr)
+    if not failures:
+        print(f"plan: 54 cells of table 1, and {count} settings equal the second copy of the formulas")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

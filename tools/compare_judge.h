@@ -1,0 +1,41 @@
+#pragma once
+/// \file
+/// Judges a program by what it left: equal bits, bytes held, bytes sent.
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "tools/compare_summary.h"
+#include "tools/surprises.h"
+
+namespace zero::tools {
+
+/// A row of compare's table. Measured numbers are those of the rank with the most.
+struct Judged {
+  std::string name;
+  Row held;     ///< measured
+  Row formula;  ///< of the stage that the summary names, from the options of the run; of the summary itself where
+                ///< compare does not know it
+  bool bytes_are_counted = true;  ///< false under native collectives
+  double seconds_per_step = 0;    ///< median
+  double tokens_per_second = 0;
+  double last_loss = 0;
+  bool equal = true;              ///< digests, and the losses and norms of every step
+  bool must_be_equal = true;      ///< false under ring and native collectives, which add in another order
+  double largest_difference = 0;  ///< of a loss, over steps
+  /// What is wrong, in sentences: "optimizer: formula 1.7 MB, measured 6.7 MB".
+  std::vector<std::string> findings;
+
+  [[nodiscard]] bool right() const { return findings.empty() && (equal || !must_be_equal); }
+};
+
+/// The setting that a summary's options describe; missing ones are taken from `otherwise`. Throws UnusableInput, naming
+/// the option, where neither has it, or where a value is none.
+formula::Setting setting_of(const nlohmann::json& options, const nlohmann::json& otherwise, Index ranks);
+
+/// `reference` is the run to be equal to, `reference_name` its name in the table. `ranks` is the N of the comparison.
+Judged judge(const std::string& name, const Summary& summary, const std::string& reference_name,
+             const Summary& reference, Index ranks);
+
+}  // namespace zero::tools

@@ -1,0 +1,192 @@
+#include "tools/compare_report.h"
+
+#include <algorithm>
+#include <cmath>
+#include <thread>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+namespace zero::tools {
+namespace {
+
+using nlohmann::ordered_json;
+
+/// Model states of stage 0: measured where it ran.
+Index stage0_states(const Report& report) {
+  const Stage* zero = stage_of_label("0");
+  for (const Judged& row : report.rows) {
+    if (row.held.stage == zero) return row.held.model_states();
+  }
+  return formula_row(*zero, report.setting).model_states();
+}
+
+ByteUnit unit_of(const Report& report) {
+  Index largest = 0;
+  for (const Judged& row : report.rows) {
+    largest = std::max({largest, row.held.model_states(), row.formula.model_states(), row.held.activations(),
+                        row.held.buffers(), row.held.sent_per_step()});
+  }
+  return unit_for(largest);
+}
+
+std::string equality(const Judged& row) {
+  if (row.equal) return "yes";
+  return row.must_be_equal ? "no" : fmt::format("{:.0e}", row.largest_difference);
+}
+
+Table table_of(const Report& report, ByteUnit unit) {
+  Table table({"", "states", "formula", "smaller", "activ.", "buffers", "sent", "s/step", "tokens/s", "loss", "equal"});
+  const Index reference = stage0_states(report);
+  for (const Judged& row : report.rows) {
+    table.add_row({harmless(row.name, 60), unit.format(row.held.model_states()),
+                   unit.format(row.formula.model_states()), times_smaller(reference, row.held.model_states()),
+                   unit.format(row.held.activations()), unit.format(row.held.buffers()),
+                   row.bytes_are_counted ? unit.format(row.held.sent_per_step()) : "-",
+                   fmt::format("{:.3f}", row.seconds_per_step), fmt::format("{:.0f}", row.tokens_per_second),
+                   fmt::format("{:.4f}", row.last_loss), equality(row)});
+  }
+  return table;
+}
+
+std::string heading(const Report& report, ByteUnit unit) {
+  const formula::Setting& s = report.setting;
+  return fmt::format(
+      "{} ({} parameters) on {}, {}, {} of micro-batch {} in a step. A rank's model states beside their "
+      "formula, activations, other buffers, and bytes sent in a step, in {}:",
+      report.model.empty() ? "A model" : harmless(report.model, 40), formula::parameters(s),
+      counted(report.ranks, "rank"), counted(report.steps, "step"), counted(s.micro_steps, "micro-step"), s.micro_batch,
+      unit.name);
+}
+
+std::vector<std::string> verdict(const Report& report) {
+  std::vector<std::string> sentences;
+  for (const Judged& row : report.rows) {
+    for (const std::string& finding : row.findings)
+      sentences.push_back(fmt::format("{}: {}", harmless(row.name, 60), finding));
+  }
+  if (!sentences.empty()) return sentences;
+  const bool all_equal =
+      std::all_of(report.rows.begin(), report.rows.end(), [](const Judged& row) { return row.equal; });
+  sentences.push_back(fmt::format(
+      "{}; all hold and send to the byte what their formulas say",
+      report.rows.size() == 1 ? "Nothing to be equal to"
+      : all_equal
+          ? fmt::format("All {} programs end with equal bits: parameters, moments, every loss and gradient norm",
+                        report.rows.size())
+          : "Ring and native collectives add in another order, so that the last column is the largest difference of a "
+            "loss"));
+  return sentences;
+}
+
+std::vector<std::string> notes(const Report& report) {
+  std::vector<Row> rows;
+  for (const Judged& row : report.rows) rows.push_back(row.held);
+  std::vector<std::string> sentences = surprises(rows, report.setting);
+  if (std::any_of(report.rows.begin(), report.rows.end(), [](const Judged& row) { return !row.bytes_are_counted; })) {
+    sentences.push_back("native collectives do not show what they send");
+  }
+  if (report.ranks > 1 && report.rows.size() > 1 && rows[0].stage != nullptr && rows[0].stage->single_process) {
+    sentences.push_back(
+        fmt::format("the baseline's step is that of one process that runs the micro-batches of all {} one "
+                    "after the other",
+                    counted(report.ranks, "rank")));
+  }
+  const auto cores = static_cast<Index>(std::thread::hardware_concurrency());
+  if (report.ranks > cores) {
+    sentences.push_back(
+        fmt::format("{} share {}: seconds compare the programs with each other, not with a machine of one core a rank",
+                    counted(report.ranks, "rank"), counted(cores, "core")));
+  }
+  return sentences;
+}
+
+ordered_json number(double value) {
+  if (std::isnan(value)) return "nan";
+  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
+  return value;
+}
+
+ordered_json bytes_json(const Row& formula, const Row& held, bool memory) {
+  const auto& expected = memory ? formula.memory : formula.sent;
+  const auto& measured = memory ? held.memory : held.sent;
+  ordered_json all = ordered_json::object();
+  for (const auto& [name, bytes] : expected) all[name] = {{"formula", bytes}, {"measured", 0}};
+  for (const auto& [name, bytes] : measured) {
+    if (!all.contains(name)) all[name] = {{"formula", 0}};
+    all[name]["measured"] = bytes;
+  }
+  return all;
+}
+
+}  // namespace
+
+bool Report::right() const {
+  return std::all_of(rows.begin(), rows.end(), [](const Judged& row) { return row.right(); });
+}
+
+std::string report_text(const Report& report) {
+  const ByteUnit unit = unit_of(report);
+  std::string text = wrapped(heading(report, unit)) + "\n" + table_of(report, unit).text() + "\n";
+  for (const std::string& sentence : verdict(report)) text += wrapped(sentence);
+  for (const std::string& sentence : notes(report)) text += wrapped("- " + sentence);
+  return text;
+}
+
+std::string report_markdown(const Report& report) {
+  const ByteUnit unit = unit_of(report);
+  std::string text = heading(report, unit) + "\n\n" + table_of(report, unit).markdown() + "\n";
+  for (const std::string& sentence : verdict(report)) text += sentence + "\n";
+  text += "\n";
+  for (const std::string& sentence : notes(report)) text += "- " + sentence + "\n";
+  return text;
+}
+
+std::string report_json(const Report& report) {
+  const Index reference = stage0_states(report);
+  ordered_json json = {{"schema", 1}, {"ranks", report.ranks}, {"steps", report.steps}, {"right", report.right()}};
+  json["programs"] = ordered_json::array();
+  for (const Judged& row : report.rows) {
+    ordered_json program = {{"program", row.name}};
+    program["model_states"] = {{"formula", row.formula.model_states()}, {"measured", row.held.model_states()}};
+    program["times_smaller"] =
+        row.held.model_states() == 0
+            ? ordered_json()
+            : ordered_json(static_cast<double>(reference) / static_cast<double>(row.held.model_states()));
+    program["activations"] = row.held.activations();
+    program["buffers"] = row.held.buffers();
+    program["sent"] = row.bytes_are_counted ? ordered_json(row.held.sent_per_step()) : ordered_json();
+    program["memory"] = bytes_json(row.formula, row.held, true);
+    program["communication"] = bytes_json(row.formula, row.held, false);
+    program["seconds_per_step"] = number(row.seconds_per_step);
+    program["tokens_per_second"] = number(row.tokens_per_second);
+    program["last_loss"] = number(row.last_loss);
+    program["equal"] = row.equal;
+    program["largest_difference"] = number(row.largest_difference);
+    program["findings"] = row.findings;
+    json["programs"].push_back(std::move(program));
+  }
+  json["surprises"] = notes(report);
+  return json.dump(1, ' ', false, ordered_json::error_handler_t::replace) + "\n";
+}
+
+std::string report_csv(const Report& report) {
+  const Index reference = stage0_states(report);
+  std::string text = csv_line({"program", "model_states", "model_states_formula", "times_smaller", "activations",
+                               "buffers", "sent_per_step", "sent_per_step_formula", "seconds_per_step",
+                               "tokens_per_second", "last_loss", "equal", "largest_difference"});
+  for (const Judged& row : report.rows) {
+    const Index states = row.held.model_states();
+    text += csv_line(
+        {harmless(row.name, 60), std::to_string(states), std::to_string(row.formula.model_states()),
+         states == 0 ? "" : fmt::format("{:.6g}", static_cast<double>(reference) / static_cast<double>(states)),
+         std::to_string(row.held.activations()), std::to_string(row.held.buffers()),
+         row.bytes_are_counted ? std::to_string(row.held.sent_per_step()) : "",
+         std::to_string(row.formula.sent_per_step()), fmt::format("{:.6g}", row.seconds_per_step),
+         fmt::format("{:.6g}", row.tokens_per_second), fmt::format("{}", row.last_loss), row.equal ? "yes" : "no",
+         fmt::format("{}", row.largest_difference)});
+  }
+  return text;
+}
+
+}  // namespace zero::tools

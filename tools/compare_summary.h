@@ -1,0 +1,45 @@
+#pragma once
+/// \file
+/// Reads the summary.json that a program leaves, trusting nothing in it.
+
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <nlohmann/json.hpp>
+
+#include "common/base/types.h"
+
+namespace zero::tools {
+
+/// Bytes of a category, or sent for a purpose.
+struct Held {
+  Index formula = 0, current = 0, peak = 0;
+};
+struct SentBytes {
+  Index formula = 0;
+  std::optional<Index> sent;  ///< nothing under native collectives
+};
+
+struct RankSummary {
+  Index process_peak = 0;
+  std::map<std::string, Held> memory;  ///< by category; outside the device tier "host optimizer"
+  std::map<std::string, SentBytes> sent;
+};
+
+struct Summary {
+  std::string executable;
+  nlohmann::json options;                  ///< an object
+  std::vector<double> losses, grad_norms;  ///< of each step
+  std::map<std::string, std::string> digest;
+  std::vector<RankSummary> ranks;  ///< by rank
+  std::vector<double> seconds;     ///< of each step
+  double tokens_per_second = 0;
+};
+
+/// The summary of a run on `ranks` ranks. Throws UnusableInput with one sentence that names the file and what is wrong
+/// with it: not there, not JSON, a part missing, of another type or out of range, ranks missing.
+Summary read_summary(const std::string& file, Index ranks);
+
+}  // namespace zero::tools

@@ -1,0 +1,45 @@
+#!/usr/bin/env python3
+"""plot_compare.py COMPARE.json OUT.png: what a rank of each program holds, by category. Ends in 4 without matplotlib."""
+
+import json
+import sys
+
+ORDER = ("parameters", "gradients", "optimizer", "gradient_in_flight", "gathered", "partial_sums", "buckets", "workspace", "activations")
+
+
+def main():
+    if len(sys.argv) != 3:
+        print("usage: plot_compare.py COMPARE.json OUT.png", file=sys.stderr)
+        return 2
+    try:
+        import matplotlib
+    except ImportError:
+        print("error: Python has no matplotlib; the package python3-matplotlib has it", file=sys.stderr)
+        return 4
+    matplotlib.use("Agg")
+    from matplotlib import pyplot
+
+    with open(sys.argv[1], encoding="utf-8") as file:
+        comparison = json.load(file)
+    programs = comparison["programs"]
+    names = [p["program"] for p in programs]
+    categories = list(ORDER) + sorted({c for p in programs for c in p["memory"]} - set(ORDER))
+    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
+    bottom = [0.0] * len(programs)
+    for category in categories:
+        sizes = [p["memory"].get(category, {"measured": 0})["measured"] / 1e6 for p in programs]
+        if not any(sizes):
+            continue
+        axes.bar(names, sizes, bottom=bottom, label=category)
+        bottom = [b + s for b, s in zip(bottom, sizes)]
+    axes.set_ylabel("MB a rank (1e6 bytes), peaks by category")
+    ranks = comparison["ranks"]
+    axes.set_title(f"What a rank holds on {ranks} rank{'' if ranks == 1 else 's'}")
+    axes.tick_params(axis="x", rotation=20)
+    axes.legend(reverse=True, bbox_to_anchor=(1.0, 1.0), loc="upper left")
+    figure.savefig(sys.argv[2], dpi=150, format="png")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
