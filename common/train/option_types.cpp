@@ -115,7 +115,11 @@ void add_on_off(CLI::App& app, const std::string& option, bool& target, OptionTe
 }
 
 void add_flag(CLI::App& app, const std::string& option, bool& target, const OptionText& text) {
-  app.add_flag(option, target, text.meaning)->group(text.group)->default_str("off")->type_name("");
+  app.add_flag(option, target, text.meaning)
+      ->group(text.group)
+      ->default_str("off")
+      ->type_name("")
+      ->disable_flag_override();
 }
 
 }  // namespace zero

@@ -194,7 +194,7 @@ std::optional<Options> parse_options(const Program& program, int argc, const cha
   Options options;
   CLI::App app(program.description, program.name);
   app.set_help_flag("-h,--help", "this text")->group(option_group::kOutput);
-  app.set_version_flag("--version", "the version")->group(option_group::kOutput);
+  app.set_version_flag("--version", ZERO_VERSION, "the version")->group(option_group::kOutput);
   add_common_options(app, options);
   program.add_options(app, options);
 

@@ -54,8 +54,8 @@ std::string examples(const Program& program) {
       "Examples\n"
       "  {0} --steps 10\n"
       "      ten steps of the tiny model on the project's own prose\n"
-      "  {0} --model small --global-batch {1} --steps 100 --lr-schedule cosine --warmup 10 --out out/first\n"
-      "      k = 2 micro-steps in a step, a warm-up and a cosine; the results in out/first/summary.json\n",
+      "  {0} --model small --global-batch {1} --steps 100 --out out/first\n"
+      "      k = 2 micro-steps in a step; the results in out/first/summary.json\n",
       start, program.single_process ? 8 : 16);
 }
 
@@ -127,7 +127,10 @@ std::string command_line_error(const Program& program, const CLI::App& app, cons
                        similar.empty() ? "" : similar + " is, and ");
   }
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
-    std::string_view what = error.what();
+    const std::string_view what = error.what();
+    if (what.find("flag override") != std::string_view::npos) {
+      return fmt::format("--{} is a flag and takes no value", what.substr(0, what.find(' ')));
+    }
     return fmt::format("{} needs a value; --help says which", what.substr(0, what.find(':')));
   }
   std::string what = error.what();

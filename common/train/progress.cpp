@@ -6,6 +6,12 @@
 #include <fmt/format.h>
 
 namespace zero {
+namespace {
+
+/// Without the sign of a NaN, which means nothing.
+double printable(double value) { return std::isnan(value) ? std::abs(value) : value; }
+
+}  // namespace
 
 double StepSeconds::compute() const { return std::max(0.0, total - communication - optimizer); }
 
@@ -33,13 +39,15 @@ bool StepTable::shows(Index t, Verdict verdict) const {
 
 std::string StepTable::line(Index t, const StepResult& result, double learning_rate, double seconds) {
   seconds_ += seconds;
-  std::string text = fmt::format("{:>8}  {:>10.6f}  {:>10.4f}  {:<10}  {:>9.3g}  {:>9.1f}  {:>9.0f}", t, result.loss,
-                                 result.norm.value, name(result.verdict), learning_rate, 1000 * seconds,
-                                 static_cast<double>(tokens_per_step_) / std::max(seconds, 1e-9));
+  std::string text =
+      fmt::format("{:>8}  {:>10.6f}  {:>10.4f}  {:<10}  {:>9.3g}  {:>9.1f}  {:>9.0f}", t, printable(result.loss),
+                  printable(result.norm.value), name(result.verdict), learning_rate, 1000 * seconds,
+                  static_cast<double>(tokens_per_step_) / std::max(seconds, 1e-9));
   const double left = seconds_ / static_cast<double>(t) * static_cast<double>(steps_ - t);
   constexpr double kWorthSaying = 20;
-  if (left > kWorthSaying) text += fmt::format("  {} left", format_duration(left));
-  return text + "\n";
+  if (left > kWorthSaying && result.verdict != Verdict::not_finite)
+    text += fmt::format("  {} left", format_duration(left));
+  return text;
 }
 
 std::string format_duration(double seconds) {

@@ -26,7 +26,7 @@ class StepTable {
   /// The column heads, and which steps are shown when not all are.
   [[nodiscard]] std::string head() const;
   [[nodiscard]] bool shows(Index t, Verdict verdict) const;
-  /// The line of step t. Call it for every step in order: the time left is estimated from all of them.
+  /// The line of step t, without its end. Call it for every step in order: the time left is estimated from all of them.
   std::string line(Index t, const StepResult& result, double learning_rate, double seconds);
 
  private:

@@ -1,13 +1,10 @@
 #include "common/train/report.h"
 
-#include <sys/resource.h>
-
-#include <fstream>
-
 #include <fmt/format.h>
 
 #include "common/base/bytes.h"
 #include "common/base/error.h"
+#include "common/train/machine.h"
 
 namespace zero {
 namespace {
@@ -41,18 +38,6 @@ void TrafficLog::record(const Communicator& comm, Index t) {
   if (!empty_ && changed && first_change_ == 0) first_change_ = t;
   last_ = now;
   empty_ = false;
-}
-
-Index process_peak() {
-  // VmHWM starts with the program; getrusage() would count what ran in this process before exec as well.
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    constexpr std::string_view kName = "VmHWM:";
-    if (line.starts_with(kName)) return std::stoll(line.substr(kName.size())) * 1024;
-  }
-  rusage usage{};
-  getrusage(RUSAGE_SELF, &usage);
-  return Index{usage.ru_maxrss} * 1024;
 }
 
 RankReport measure(const MemoryLedger& ledger, const TrafficLog& traffic) {

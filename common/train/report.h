@@ -65,7 +65,4 @@ struct Report {
   void check_steady() const;
 };
 
-/// The largest memory that this process has held, in bytes.
-Index process_peak();
-
 }  // namespace zero

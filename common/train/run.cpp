@@ -3,15 +3,12 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <charconv>
-#include <cmath>
+#include <chrono>
 #include <cstdio>
-#include <cstdlib>
-#include <fstream>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <vector>
 
 #include <fmt/format.h>
@@ -19,6 +16,8 @@
 #include "common/base/bytes.h"
 #include "common/train/agreement.h"
 #include "common/train/digests.h"
+#include "common/train/history.h"
+#include "common/train/machine.h"
 #include "common/train/plan_print.h"
 #include "common/train/probe.h"
 #include "common/train/progress.h"
@@ -36,37 +35,10 @@ void say(const Ranks& ranks, const std::string& text) {
   std::fflush(stdout);
 }
 
-/// A number that the launcher left in the environment.
-std::optional<int> launched(std::initializer_list<const char*> variables) {
-  for (const char* variable : variables) {
-    const char* text = std::getenv(variable);
-    if (text == nullptr) continue;
-    const std::string_view value = text;
-    int number = 0;
-    if (std::from_chars(value.data(), value.data() + value.size(), number).ec == std::errc()) return number;
-  }
-  return std::nullopt;
-}
-
 /// The default data stands in the source tree, whatever the current directory is.
 std::string data_path(const Options& options) {
   if (options.data != kDefaultData || access(options.data.c_str(), F_OK) == 0) return options.data;
   return std::string(ZERO_SOURCE_DIR) + "/" + kDefaultData;
-}
-
-/// Memory and swap of this machine, in bytes; nothing where the system does not say.
-std::optional<Index> machine_memory() {
-  std::ifstream file("/proc/meminfo");
-  Index total = 0;
-  bool found = false;
-  for (std::string name, unit; file >> name;) {
-    Index kilobytes = 0;
-    if (!(file >> kilobytes) || !std::getline(file, unit)) break;
-    if (name != "MemTotal:" && name != "SwapTotal:") continue;
-    total += kilobytes * 1024;
-    found = true;
-  }
-  return found ? std::optional(total) : std::nullopt;
 }
 
 /// A run that the machine cannot hold would be killed without a word by the kernel.
@@ -76,13 +48,13 @@ void check_fits(const Program& program, const Options& options, const Ranks& ran
        program.formula(formula_setting(options, options.order_world(ranks.size))).memory) {
     held += bytes;
   }
-  const Index here = launched({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS"}).value_or(1);
+  const Index here = ranks_here();
   const std::optional<Index> there_is = machine_memory();
   if (!there_is || held <= *there_is / here) return;
-  throw ResourceFailure(fmt::format(
-      "--model {} with --micro-batch {} takes {} on each of {} rank{} here, and this machine has {}; "
-      "the plan program says what fits",
-      options.model, options.micro_batch, format_bytes(held), here, here == 1 ? "" : "s", format_bytes(*there_is)));
+  throw ResourceFailure(
+      fmt::format("--model {} with --micro-batch {} needs {} for each of the ranks here, {} in all, and this "
+                  "machine has {}; the plan program says what fits",
+                  options.model, options.micro_batch, format_bytes(held), here, format_bytes(*there_is)));
 }
 
 std::unique_ptr<Device> make_device(const Options& options) {
@@ -90,37 +62,6 @@ std::unique_ptr<Device> make_device(const Options& options) {
   device->ledger().set_cap(Tier::device, options.device_memory);
   device->ledger().set_cap(Tier::host, options.host_memory);
   return device;
-}
-
-/// What the steps of a run gave, for the summary.
-struct History {
-  nlohmann::json losses = nlohmann::json::array();
-  nlohmann::json norms = nlohmann::json::array();
-  std::map<std::string, std::vector<double>> seconds = {
-      {"total", {}}, {"compute", {}}, {"communication_exposed", {}}, {"optimizer", {}}, {"offload", {}}};
-  double total_seconds = 0;
-
-  void add(const StepResult& result, const StepSeconds& spent) {
-    losses.push_back(number(result.loss));
-    norms.push_back(number(result.norm.value));
-    for (const auto& [name, value] : parts(spent)) seconds[name].push_back(value);
-    total_seconds += spent.total;
-  }
-  static std::map<std::string, double> parts(const StepSeconds& spent) {
-    return {{"total", spent.total},
-            {"compute", spent.compute()},
-            {"communication_exposed", spent.communication},
-            {"optimizer", spent.optimizer},
-            {"offload", 0.0}};
-  }
-};
-
-std::string not_finite_sentence(Index t, const StepResult& result) {
-  const bool loss = !std::isfinite(result.loss);
-  std::string sentence = loss ? fmt::format("step {}: the loss is {}", t, result.loss)
-                              : fmt::format("step {}: the gradient norm is {}", t, result.norm.value);
-  if (!result.not_finite.empty() && result.not_finite != "the loss") sentence += "; first in " + result.not_finite;
-  return sentence + "; the step was not taken; a lower --lr may help";
 }
 
 /// Everything of a run that stands when the first step begins. Members in order of construction.
@@ -134,12 +75,8 @@ class Run {
   /// One step with its times; an error of one rank alone ends the job here.
   StepResult step(Index t, StepSeconds& spent);
   ExitStatus finish(Index t, const StepResult& last, const StateDigests& digests);
-  nlohmann::json metrics(Index t, const StepResult& result, const StepSeconds& spent,
-                         const std::optional<StateDigests>& digests) const;
   nlohmann::json summary(const StateDigests& digests, const Report& report) const;
-  [[nodiscard]] double tokens_per_step() const {
-    return static_cast<double>(options_.global_batch * options_.config.context);
-  }
+  [[nodiscard]] Index tokens_per_step() const { return options_.global_batch * options_.config.context; }
 
   const Program& program_;
   const Options& options_;
@@ -214,7 +151,7 @@ StepResult Run::step(Index t, StepSeconds& spent) {
 }
 
 ExitStatus Run::train() {
-  StepTable table(options_.steps, options_.global_batch * options_.config.context);
+  StepTable table(options_.steps, tokens_per_step());
   say(ranks_, "\n" + table.head());
   for (Index t = 1;; ++t) {
     StepSeconds spent;
@@ -230,30 +167,20 @@ ExitStatus Run::train() {
     if (last || (options_.digest_every > 0 && t % options_.digest_every == 0)) {
       digests = digest_state(*trainer_, device_->kernels(), *comm_);
     }
-    const std::string line = table.line(t, result, learning_rate(options_.optimizer, t), spent.total);
-    if (table.shows(t, result.verdict)) say(ranks_, line);
+    const double rate = learning_rate(options_.optimizer, t);
+    std::string line = table.line(t, result, rate, spent.total);
+    nlohmann::json metrics = History::metrics(t, result, spent, rate, tokens_per_step());
+    if (digests) metrics["digest"] = to_json(*digests);
+    if (verifier_ && !verifier_->exact()) {
+      metrics["largest_difference"] = number(verifier_->largest_difference());
+      line += fmt::format("  {:.3g} from the baseline", verifier_->largest_difference());
+    }
+    if (table.shows(t, result.verdict)) say(ranks_, line + "\n");
     if (out_) {
-      if (const auto error = error_of([&] { out_->append_metrics(metrics(t, result, spent, digests)); })) {
-        fail_alone(ranks_, *error);
-      }
+      if (const auto error = error_of([&] { out_->append_metrics(metrics); })) fail_alone(ranks_, *error);
     }
     if (last) return finish(t, result, *digests);
   }
-}
-
-nlohmann::json Run::metrics(Index t, const StepResult& result, const StepSeconds& spent,
-                            const std::optional<StateDigests>& digests) const {
-  nlohmann::json line = {{"step", t},
-                         {"loss", number(result.loss)},
-                         {"grad_norm", number(result.norm.value)},
-                         {"clip_factor", number(result.norm.clip_factor)},
-                         {"verdict", name(result.verdict)},
-                         {"learning_rate", learning_rate(options_.optimizer, t)},
-                         {"seconds", History::parts(spent)},
-                         {"tokens_per_second", tokens_per_step() / spent.total}};
-  if (digests) line["digest"] = to_json(*digests);
-  if (verifier_ && !verifier_->exact()) line["largest_difference"] = number(verifier_->largest_difference());
-  return line;
 }
 
 nlohmann::json Run::summary(const StateDigests& digests, const Report& report) const {
@@ -263,21 +190,18 @@ nlohmann::json Run::summary(const StateDigests& digests, const Report& report) c
     parameters += unit.elements();
     padded += unit.size();
   }
-  return {
-      {"schema", 1},
-      {"executable", program_.name},
-      {"world", ranks_.size},
-      {"options", to_json(options_)},
-      {"parameters", parameters},
-      {"padded_parameters", padded},
-      {"losses", history_.losses},
-      {"grad_norms", history_.norms},
-      {"digest", to_json(digests)},
-      {"memory", report.memory_json()},
-      {"communication", report.communication_json()},
-      {"offload", {{"ranks", nlohmann::json::array()}}},
-      {"seconds", history_.seconds},
-      {"tokens_per_second", tokens_per_step() * static_cast<double>(history_.losses.size()) / history_.total_seconds}};
+  nlohmann::json all = {{"schema", 1},
+                        {"executable", program_.name},
+                        {"world", ranks_.size},
+                        {"options", to_json(options_)},
+                        {"parameters", parameters},
+                        {"padded_parameters", padded},
+                        {"digest", to_json(digests)},
+                        {"memory", report.memory_json()},
+                        {"communication", report.communication_json()},
+                        {"offload", {{"ranks", nlohmann::json::array()}}}};
+  history_.write(all, tokens_per_step());
+  return all;
 }
 
 ExitStatus Run::finish(Index t, const StepResult& last, const StateDigests& digests) {
@@ -346,7 +270,10 @@ int run(const Program& program, int argc, const char* const* argv) {
   if (program.single_process) {
     const int size = launched({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}).value_or(1);
     if (size > 1) {
-      if (launched({"OMPI_COMM_WORLD_RANK", "PMI_RANK"}).value_or(0) == 0) {
+      if (launched({"OMPI_COMM_WORLD_RANK", "PMI_RANK"}).value_or(0) != 0) {
+        // The launcher ends the others at the first that ends badly; rank 0 has something to say before that.
+        std::this_thread::sleep_for(std::chrono::seconds(1));
+      } else {
         print_error(
             fmt::format("{} is one process and was started as {}; start it without mpirun, and --as-world {} follows "
                         "the order of {} ranks",

@@ -57,8 +57,7 @@ const std::vector<Variant> kArithmetic = {
 const std::vector<Variant> kLayouts = {
     {"defaults", [](RunSetting&) {}},
     {"messages", [](RunSetting& s) { s.transport = TransportKind::messages; }},
-    {"shared, bucket of 1000 bytes",
-     [](RunSetting& s) { s.transport = TransportKind::shared, s.bucket_bytes = 1000; }},
+    {"shared, bucket of 1000 bytes", [](RunSetting& s) { s.transport = TransportKind::shared, s.bucket_bytes = 1000; }},
     {"bucket of one element", [](RunSetting& s) { s.bucket_bytes = s.config.width < 64 ? 1 : 65536; }},
     {"bucket larger than the model", [](RunSetting& s) { s.bucket_bytes = Index{1} << 40; }},
     {"wrap 2", [](RunSetting& s) { s.wrap = 2; }},
@@ -98,7 +97,8 @@ const RunRecord& baseline(const RunSetting& setting) {
     record = run(alone, MPI_COMM_SELF);
     EXPECT_EQ(differences(record, expected(alone)), "") << alone.describe();
   }
-  MPI_Bcast(record.steps.data(), static_cast<int>(record.steps.size() * sizeof(StepRecord)), MPI_BYTE, 0, MPI_COMM_WORLD);
+  MPI_Bcast(record.steps.data(), static_cast<int>(record.steps.size() * sizeof(StepRecord)), MPI_BYTE, 0,
+            MPI_COMM_WORLD);
   return record;
 }
 
@@ -179,7 +179,8 @@ TEST(Exactness, AnUnshardedProgramDressedAsAStageIsFoundOut) {
   for (const auto& [stage, words] : gives_away) {
     setting.stage = stage;
     const std::string found = differences(unsharded, expected(setting));
-    for (const std::string& word : words) EXPECT_NE(found.find(word), std::string::npos) << name(stage) << ": " << found;
+    for (const std::string& word : words)
+      EXPECT_NE(found.find(word), std::string::npos) << name(stage) << ": " << found;
   }
 }
 

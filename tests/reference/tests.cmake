@@ -24,3 +24,14 @@ foreach(check reference formulas compare)
   set_tests_properties(reference_check_${check} PROPERTIES LABELS quick TIMEOUT 120
                        ENVIRONMENT "OPENBLAS_NUM_THREADS=1;OMP_NUM_THREADS=1")
 endforeach()
+
+# The program against the reference, tensor by tensor.
+add_executable(dump_run ${CMAKE_CURRENT_LIST_DIR}/dump_run.cpp)
+target_link_libraries(dump_run PRIVATE stage_run nlohmann_json::nlohmann_json)
+foreach(shape tiny odd)
+  set(dump ${CMAKE_BINARY_DIR}/dump_${shape})
+  add_test(NAME reference_agrees_on_${shape}
+           COMMAND sh -c "rm -rf ${dump} && $<TARGET_FILE:dump_run> ${dump} $<$<STREQUAL:${shape},odd>:odd> && ${ZERO_NUMPY_PYTHON} -B ${CMAKE_CURRENT_LIST_DIR}/compare_dump.py ${dump}")
+  set_tests_properties(reference_agrees_on_${shape} PROPERTIES LABELS quick TIMEOUT 120
+                       ENVIRONMENT "OPENBLAS_NUM_THREADS=1;OMP_NUM_THREADS=1")
+endforeach()

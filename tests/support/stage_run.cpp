@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <memory>
 
 #include "common/base/error.h"
 #include "stage0_ddp/baseline.h"
@@ -107,53 +108,56 @@ std::string RunSetting::describe() const {
   return text;
 }
 
-RunRecord run(const RunSetting& setting, MPI_Comm ranks) {
+Run::Run(const RunSetting& setting, MPI_Comm ranks) {
   const bool alone = setting.stage == Stage::baseline;
-  const std::unique_ptr<Device> device = make_cpu_device(setting.products, 1);
-  const std::vector<FlatUnit> units = model_units(setting.config, setting.wrap, alone ? 1 : setting.world);
-  const std::vector<Index> slices = slice_sizes(units);
-  const Index largest_slice = *std::max_element(slices.begin(), slices.end());
-  const Index columns = setting.bucket_bytes == 0
-                            ? largest_slice
-                            : std::min(largest_slice, std::max<Index>(1, setting.bucket_bytes / (4 * setting.world)));
-  const std::unique_ptr<Communicator> comm = make_communicator(
-      alone ? MPI_COMM_SELF : ranks, setting.collectives, setting.transport, *device, kTimeout, largest_slice, columns);
-  const TokenFile file(setting.data, setting.config.context, setting.config.vocab);
-  const Sampler sampler(file, setting.config.context, 1);
-  Timers timers;
-  Context context{.device = *device, .comm = *comm, .sampler = sampler, .timers = timers, .config = setting.config};
-  context.optimizer.clip = setting.clip;
-  context.optimizer.learning_rate = setting.learning_rate;
-  context.optimizer.steps = setting.steps;
-  context.micro_batch = setting.micro_batch;
-  context.micro_steps = setting.micro_steps;
-  context.world = setting.world;
-  context.accumulation = setting.accumulation;
-  context.wrap = setting.wrap;
-  context.bucket_bytes = setting.bucket_bytes;
-  context.prefetch = setting.prefetch;
-  context.reshard_after_forward = setting.reshard_after_forward;
+  device_ = make_cpu_device(setting.products, 1);
+  const std::vector<Index> slices = slice_sizes(model_units(setting.config, setting.wrap, alone ? 1 : setting.world));
+  const Index slice = *std::max_element(slices.begin(), slices.end());
+  const Index columns =
+      setting.bucket_bytes == 0 ? slice : std::clamp<Index>(setting.bucket_bytes / (4 * setting.world), 1, slice);
+  comm_ = make_communicator(alone ? MPI_COMM_SELF : ranks, setting.collectives, setting.transport, *device_, kTimeout,
+                            slice, columns);
+  file_ = std::make_unique<TokenFile>(setting.data, setting.config.context, setting.config.vocab);
+  sampler_ = std::make_unique<Sampler>(*file_, setting.config.context, 1);
+  context_ = std::make_unique<Context>(
+      Context{.device = *device_, .comm = *comm_, .sampler = *sampler_, .timers = timers_, .config = setting.config});
+  context_->optimizer.clip = setting.clip;
+  context_->optimizer.learning_rate = setting.learning_rate;
+  context_->optimizer.steps = setting.steps;
+  context_->micro_batch = setting.micro_batch;
+  context_->micro_steps = setting.micro_steps;
+  context_->world = setting.world;
+  context_->accumulation = setting.accumulation;
+  context_->wrap = setting.wrap;
+  context_->bucket_bytes = setting.bucket_bytes;
+  context_->prefetch = setting.prefetch;
+  context_->reshard_after_forward = setting.reshard_after_forward;
+  trainer_ = make_trainer(setting.stage, *context_);
+}
 
-  const std::unique_ptr<Trainer> trainer = make_trainer(setting.stage, context);
+RunRecord run(const RunSetting& setting, MPI_Comm ranks) {
+  Run run(setting, ranks);
+  Communicator& comm = run.context().comm;
   RunRecord record;
   for (Index t = 1; t <= setting.steps; ++t) {
-    comm->clear_traffic();
-    const StepResult result = trainer->train_step(t);
-    const auto this_step = sent(*comm);
+    comm.clear_traffic();
+    const StepResult result = run.trainer().train_step(t);
+    const auto this_step = sent(comm);
     if (t > 1 &&
         !std::equal(this_step.begin(), this_step.end(), record.sent.begin(), record.sent.end(),
                     [](const auto& a, const auto& b) { return a.first == b.first && same(a.second, b.second); })) {
       throw ResultFailure(fmt::format("step {} sent other bytes than the step before", t));
     }
     record.sent = this_step;
-    record.steps.push_back({result.loss, result.norm.value, result.verdict, digests(*trainer, context)});
+    record.steps.push_back({result.loss, result.norm.value, result.verdict, digests(run.trainer(), run.context())});
   }
+  const MemoryLedger& ledger = run.context().device.ledger();
   for (int c = 0; c < kCategories; ++c) {
     const auto category = static_cast<Category>(c);
-    const Index peak = device->ledger().peak(Tier::device, category);
+    const Index peak = ledger.peak(Tier::device, category);
     if (peak > 0) record.held_peak[std::string(name(category))] = peak;
     if (category <= Category::optimizer) {
-      record.held_after[std::string(name(category))] = device->ledger().current(Tier::device, category);
+      record.held_after[std::string(name(category))] = ledger.current(Tier::device, category);
     }
   }
   return record;

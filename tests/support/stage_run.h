@@ -58,6 +58,23 @@ struct RunRecord {
   std::map<std::string, formula::Sent> sent;  // by purpose, of the last step; every step sends the same (checked)
 };
 
+/// Everything of a run, built but not yet stepping. Collective.
+class Run {
+ public:
+  Run(const RunSetting& setting, MPI_Comm ranks);
+  Trainer& trainer() { return *trainer_; }
+  Context& context() { return *context_; }
+
+ private:
+  std::unique_ptr<Device> device_;
+  std::unique_ptr<Communicator> comm_;
+  std::unique_ptr<TokenFile> file_;
+  std::unique_ptr<Sampler> sampler_;
+  Timers timers_;
+  std::unique_ptr<Context> context_;
+  std::unique_ptr<Trainer> trainer_;
+};
+
 /// Runs on the ranks of `ranks` (the baseline: on the calling rank alone, with MPI_COMM_SELF). Collective.
 RunRecord run(const RunSetting& setting, MPI_Comm ranks);
 
