@@ -74,6 +74,13 @@ Report compare(const CompareOptions& options, const WorkFolder& folder) {
   if (const auto model = reference.options.find("model"); model != reference.options.end() && model->is_string())
     report.model = *model;
   report.steps = static_cast<Index>(reference.losses.size());
+  for (const Summary& summary : summaries) {  // what only some programs offer
+    if (!summary.options.contains("prefetch")) continue;
+    const formula::Setting own = setting_of(summary.options, reference.options, options.ranks);
+    report.setting.prefetch = own.prefetch;
+    report.setting.reshard_after_forward = own.reshard_after_forward;
+    break;
+  }
   for (std::size_t i = 0; i < summaries.size(); ++i) {
     report.rows.push_back(judge(options.jobs[i].name, summaries[i], options.jobs[0].name, reference, options.ranks));
   }
@@ -88,6 +95,7 @@ void plot(const std::string& program_folder, const WorkFolder& folder, const std
   for (const char* python : {"/usr/bin/python3", "python3"}) {
     status = run_quietly({python, program_folder + "/plot_compare.py", input, file}, log, 120);
     if (status == 0) return;
+    if (status != 127 && status != 4) break;  // this Python has matplotlib
   }
   fmt::print(stderr, "note: {} was not drawn: {}\n", harmless(file),
              status == 127 ? "there is no python3"

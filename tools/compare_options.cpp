@@ -69,7 +69,7 @@ Job make_job(const CompareOptions& options, const std::string& path, const std::
     for (const char* option : {"--prefetch", "--reshard-after-forward"})
       job.arguments = without(std::move(job.arguments), option);
   }
-  if (job.single_process) job.arguments.insert(job.arguments.end(), {"--as-world", std::to_string(options.ranks)});
+  if (job.single_process) job.arguments.insert(job.arguments.begin(), {"--as-world", std::to_string(options.ranks)});
   const auto taken = [&](const std::string& name) {
     return std::any_of(options.jobs.begin(), options.jobs.end(), [&](const Job& other) { return other.name == name; });
   };

@@ -138,9 +138,9 @@ std::vector<std::string> command(const Job& job, Index ranks, const std::string&
            "--bind-to",
            more_than_cores ? "none" : "core"};
   }
-  all.push_back(job.path);
+  // What the user gave comes last, so that an option without its value does not take one of these.
+  all.insert(all.end(), {job.path, "--out", out + "/" + job.name});
   all.insert(all.end(), job.arguments.begin(), job.arguments.end());
-  all.insert(all.end(), {"--out", out + "/" + job.name});
   return all;
 }
 

@@ -24,7 +24,7 @@ def main():
     programs = comparison["programs"]
     names = [p["program"] for p in programs]
     categories = list(ORDER) + sorted({c for p in programs for c in p["memory"]} - set(ORDER))
-    figure, axes = pyplot.subplots(figsize=(8, 4.5), layout="constrained")
+    figure, axes = pyplot.subplots(figsize=(8, 4.5), constrained_layout=True)
     bottom = [0.0] * len(programs)
     for category in categories:
         sizes = [p["memory"].get(category, {"measured": 0})["measured"] / 1e6 for p in programs]
@@ -36,7 +36,8 @@ def main():
     ranks = comparison["ranks"]
     axes.set_title(f"What a rank holds on {ranks} rank{'' if ranks == 1 else 's'}")
     axes.tick_params(axis="x", rotation=20)
-    axes.legend(reverse=True, bbox_to_anchor=(1.0, 1.0), loc="upper left")
+    handles, labels = axes.get_legend_handles_labels()
+    axes.legend(handles[::-1], labels[::-1], bbox_to_anchor=(1.0, 1.0), loc="upper left")  # in the order of the bars
     figure.savefig(sys.argv[2], dpi=150, format="png")
     return 0
 

@@ -38,7 +38,7 @@ void add_memory(std::vector<std::string>& all, const std::vector<Row>& rows, con
   }
   if (const Row* three = find(rows, "3"); three != nullptr && three->held("gathered") > 0) {
     all.push_back(
-        fmt::format("stage 3 holds {} of gathered parameters beside its slices: the units in use and {} ahead "
+        fmt::format("stage 3 holds {} of gathered parameters beside its slices: the unit in use and those of {} ahead "
                     "(--prefetch, --wrap), which do not shrink with the number of ranks",
                     in_words(three->held("gathered")), counted(s.prefetch, "use")));
   }

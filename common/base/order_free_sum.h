@@ -14,7 +14,7 @@ namespace zero {
 /// Trivially copyable: ranks exchange its bytes.
 class OrderFreeSum {
  public:
-  /// Adds `term` >= 0 (or not finite).
+  /// Adds `term` >= 0 (or not finite). A negative term counts as a NaN, one of 2^320 or more as an infinity.
   void add(double term);
   /// Adds another sum.
   void add(const OrderFreeSum& other);

@@ -54,6 +54,8 @@ Index page_size() {
 
 void* map_pages(Index bytes) {
   if constexpr (!kKeepBlocks) {
+    constexpr Index kSanitizersLimit = Index{1} << 40;  // it ends the process where it should return nullptr
+    if (bytes >= kSanitizersLimit) return nullptr;
     return std::aligned_alloc(static_cast<std::size_t>(page_size()), static_cast<std::size_t>(bytes));
   }
   void* memory =
@@ -72,6 +74,8 @@ void unmap_pages(void* memory, Index bytes) {
 }  // namespace
 
 PageBlocks::~PageBlocks() { trim(0); }
+
+bool PageBlocks::keeps_freed_blocks() { return kKeepBlocks; }
 
 void* PageBlocks::acquire(Index bytes, Index offset, bool& is_zero) {
   bytes = round_up(offset + bytes, page_size());

@@ -27,6 +27,7 @@ class PageBlocks {
   /// Gives back what acquire(bytes, ...) returned.
   void release(void* memory, Index bytes);
 
+  static bool keeps_freed_blocks();                       ///< false under AddressSanitizer
   [[nodiscard]] Index in_use() const { return in_use_; }  ///< bytes, in whole pages
   [[nodiscard]] Index kept() const { return kept_; }      ///< bytes, in whole pages
 

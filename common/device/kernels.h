@@ -6,6 +6,8 @@
 ///
 /// Letters: B micro-batch, T context, C width, H heads, V vocabulary, R = B * T rows. Matrices are row-major. Unless a
 /// contract says otherwise, outputs must not overlap inputs, except where an output *is* an input (in place).
+/// Nothing that is not finite is hidden: a NaN or an infinity (also minus infinity in a softmax) makes NaNs or infinities
+/// of what depends on it.
 
 #include <cstdint>
 #include <span>

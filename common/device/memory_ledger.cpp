@@ -40,7 +40,13 @@ std::string_view name(Category category) {
   return "";
 }
 
-void MemoryLedger::set_cap(Tier tier, std::optional<Index> bytes) { caps_[at(tier)] = bytes; }
+void MemoryLedger::set_cap(Tier tier, std::optional<Index> bytes) {
+  caps_[at(tier)] = bytes;
+  if (bytes && current(tier) > *bytes) {
+    throw ResourceFailure(fmt::format("a cap of {} is less than what every run needs: {}; ask plan what fits",
+                                      format_bytes(*bytes), held(tier)));
+  }
+}
 
 std::optional<Index> MemoryLedger::cap(Tier tier) const { return caps_[at(tier)]; }
 

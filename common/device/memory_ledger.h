@@ -37,7 +37,7 @@ std::string_view name(Category category);
 /// Counts bytes; allocates nothing. One per rank, used by one thread.
 class MemoryLedger {
  public:
-  /// Sets the cap of a tier in bytes (none by default).
+  /// Sets the cap of a tier in bytes (none by default). Throws ResourceFailure when more is held already.
   void set_cap(Tier tier, std::optional<Index> bytes);
   [[nodiscard]] std::optional<Index> cap(Tier tier) const;
 

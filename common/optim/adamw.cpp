@@ -45,8 +45,9 @@ AdamWStep adamw_step(const AdamWOptions& options, Index t, float clip_factor) {
   step.beta2 = static_cast<float>(options.beta2);
   step.epsilon = static_cast<float>(options.epsilon);
   step.weight_decay = static_cast<float>(options.weight_decay);
-  step.bias_correction1 = static_cast<float>(1.0 - power(options.beta1, t));
-  step.bias_correction2 = static_cast<float>(1.0 - power(options.beta2, t));
+  // Of the betas that the update really uses, so that the first step's averages are exactly the gradient's.
+  step.bias_correction1 = static_cast<float>(1.0 - power(step.beta1, t));
+  step.bias_correction2 = static_cast<float>(1.0 - power(step.beta2, t));
   step.clip_factor = clip_factor;
   return step;
 }

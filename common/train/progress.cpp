@@ -45,8 +45,9 @@ std::string StepTable::line(Index t, const StepResult& result, double learning_r
                   static_cast<double>(tokens_per_step_) / std::max(seconds, 1e-9));
   const double left = seconds_ / static_cast<double>(t) * static_cast<double>(steps_ - t);
   constexpr double kWorthSaying = 20;
-  if (left > kWorthSaying && result.verdict != Verdict::not_finite)
+  if (left > kWorthSaying && result.verdict != Verdict::not_finite) {
     text += fmt::format("  {} left", format_duration(left));
+  }
   return text;
 }
 

@@ -7,5 +7,5 @@ if(ZERO_HAVE_DNNL)
 endif()
 target_compile_definitions(stage_run PUBLIC ZERO_TEST_DATA="${CMAKE_SOURCE_DIR}/tests/data")
 
-zero_test(exactness exactness RANKS 1 2 3 4 5 7 8 TIMEOUT 300 LIBS stage_run
+zero_test(exactness exactness RANKS 1 2 3 4 5 7 8 TIMEOUT 300 LIBS golden
           SOURCES ${CMAKE_CURRENT_LIST_DIR}/exactness_test.cpp ${zero_mpi_main})

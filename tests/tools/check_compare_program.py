@@ -138,9 +138,9 @@ class Compare(unittest.TestCase):
         seen = {}
         for program in PROGRAMS:
             with open(os.path.join(self.folder, program + ".arguments"), encoding="utf-8") as file:
-                seen[program] = file.read().splitlines()[:-2]  # but for --out
+                seen[program] = file.read().splitlines()[2:]  # but for --out
         shared = ["--data", "a b;$(touch no)", "--steps", "2"]
-        self.assertEqual(seen["baseline"], shared + ["--as-world", str(RANKS)])
+        self.assertEqual(seen["baseline"], ["--as-world", str(RANKS)] + shared)
         self.assertEqual(seen["stage0_ddp"], shared)
         self.assertEqual(seen["stage3_params"], ["--data", "a b;$(touch no)", "--prefetch=0", "--reshard-after-forward", "off", "--steps", "2"])
         self.assertFalse(os.path.exists(os.path.join(self.folder, "no")))
