@@ -1,7 +1,5 @@
 #include "stage3_params/trainer.h"
 
-#include <algorithm>
-
 namespace zero::stage3_params {
 
 Trainer::Trainer(const Context& context)
@@ -73,8 +71,7 @@ void Trainer::backward(Index m) {
 /// The whole parameters of use number i: starts gathering what this use and the next ones need, waits for this one. A
 /// unit still held is not gathered again.
 ConstArray Trainer::use(Index i) {
-  const Index last = std::min(i + context_.prefetch, std::ssize(uses_) - 1);
-  for (Index j = i; j <= last; ++j) {
+  for (Index j = i; j < std::ssize(uses_) && j - i <= context_.prefetch; ++j) {
     const Index u = uses_[j];
     if (gathered_[u].parameters) continue;
     gathered_[u].parameters = context_.device.allocate_uninitialized(Category::gathered, units_[u].size());
@@ -91,10 +88,9 @@ ConstArray Trainer::use(Index i) {
 /// Frees what use number i gathered, unless one of the next `prefetch` uses (or, without reshard-after-forward, any
 /// later use) is of the same unit.
 void Trainer::release(Index i) {
-  const Index end = std::ssize(uses_);
-  const Index near = context_.reshard_after_forward ? std::min(i + 1 + context_.prefetch, end) : end;
-  for (Index j = i + 1; j < near; ++j) {
-    if (uses_[j] == uses_[i]) return;
+  for (Index j = i + 1; j < std::ssize(uses_); ++j) {
+    const bool keeps = j - i <= context_.prefetch || !context_.reshard_after_forward;
+    if (keeps && uses_[j] == uses_[i]) return;
   }
   gathered_[uses_[i]].parameters.reset();
 }

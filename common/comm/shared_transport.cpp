@@ -13,7 +13,7 @@
 namespace zero {
 namespace {
 
-constexpr Index kLine = 128;  // two cache lines: processors fetch them in pairs
+constexpr Index kLine = SharedWindow::kAlignment;  // two cache lines: processors fetch them in pairs
 
 }  // namespace
 
@@ -50,7 +50,10 @@ SharedWindow::SharedWindow(MPI_Comm ranks, Index bytes) {
     int unit = 0;
     void* base = nullptr;
     check_mpi(MPI_Win_shared_query(window_, rank, &segment, &unit, static_cast<void*>(&base)), "MPI_Win_shared_query");
-    base_.push_back(static_cast<std::byte*>(base));
+    // Windows lie at the same place of a page in every process, so that all skip the same number of bytes.
+    auto address = reinterpret_cast<std::uintptr_t>(base);
+    address = (address + kAlignment - 1) / kAlignment * kAlignment;
+    base_.push_back(reinterpret_cast<std::byte*>(address));
   }
 }
 
@@ -64,12 +67,14 @@ Index SharedTransport::header_bytes(int size) {
   return kLine + round_up(2 * Index{size} * static_cast<Index>(sizeof(Block)), kLine);
 }
 
+Index SharedTransport::overhead_bytes(int size) { return SharedWindow::kAlignment + header_bytes(size); }
+
 SharedTransport::SharedTransport(MPI_Comm ranks, LedgerEntry booked, double timeout_seconds, Index staging_bytes)
     : comm_(ranks),
       booked_(std::move(booked)),
       timeout_seconds_(timeout_seconds),
       staging_bytes_(staging_bytes),
-      half_bytes_((staging_bytes - header_bytes(comm_.size())) / 2 / kLine * kLine),
+      half_bytes_((staging_bytes - overhead_bytes(comm_.size())) / 2 / kLine * kLine),
       max_block_(block_bytes(staging_bytes, comm_.size())),
       window_(comm_.get(), staging_bytes),
       received_(static_cast<std::size_t>(comm_.size())) {

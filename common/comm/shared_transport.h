@@ -28,13 +28,16 @@ class LedgerEntry {
 /// A shared memory window of `bytes` on each rank. Construction and destruction are collective.
 class SharedWindow {
  public:
+  /// MPI aligns a window to words only; what precedes the first address that is a multiple of this is not used.
+  static constexpr Index kAlignment = 128;
+
   /// Throws ResourceFailure, on every rank, when a rank cannot have it.
   SharedWindow(MPI_Comm ranks, Index bytes);
   ~SharedWindow();
   SharedWindow(const SharedWindow&) = delete;
   SharedWindow& operator=(const SharedWindow&) = delete;
 
-  /// The window of a rank, as this process sees it.
+  /// The window of a rank, as this process sees it: its last `bytes - kAlignment` bytes or more, aligned.
   [[nodiscard]] std::byte* of(int rank) const { return base_[static_cast<std::size_t>(rank)]; }
   void abandon() { abandoned_ = true; }
 
@@ -69,8 +72,8 @@ class SharedTransport final : public Transport {
   [[nodiscard]] Index max_same_block() const override { return half_bytes_; }
   [[nodiscard]] std::string description() const override;
 
-  /// Bytes before half 0, for `size` ranks.
-  static Index header_bytes(int size);
+  /// Bytes of a window that are not of the two halves, for `size` ranks.
+  static Index overhead_bytes(int size);
 
  private:
   using Counter = std::atomic<std::uint64_t>;
@@ -81,6 +84,8 @@ class SharedTransport final : public Transport {
   };
 
   [[nodiscard]] Counter& arrivals(int rank) const { return *reinterpret_cast<Counter*>(window_.of(rank)); }
+  /// Where half 0 begins.
+  static Index header_bytes(int size);
   /// The table of `rank` for exchange number done_: one Block for each rank.
   [[nodiscard]] Block* table(int rank) const;
   /// Where the half of exchange number done_ begins in a window.

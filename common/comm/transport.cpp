@@ -95,7 +95,7 @@ std::unique_ptr<Transport> try_shared(MPI_Comm ranks, Device& device, double tim
 }  // namespace
 
 Index block_bytes(Index staging_bytes, int size) {
-  const Index block = (staging_bytes - SharedTransport::header_bytes(size)) / 2 / (size - 1) / 128 * 128;
+  const Index block = (staging_bytes - SharedTransport::overhead_bytes(size)) / 2 / (size - 1) / 128 * 128;
   if (block < 128) throw std::length_error("the staging memory is too small for its ranks");
   return block;
 }

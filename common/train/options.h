@@ -60,7 +60,7 @@ struct Options {
 
 /// A program: its name, what it says of itself, and what it adds to the shared command line.
 struct Program {
-  std::string name;             ///< "stage1_optimizer"
+  std::string name;             ///< of the executable
   std::string description;      ///< one paragraph for --help
   bool single_process = false;  ///< the baseline
   bool offers_accumulation =

@@ -114,6 +114,7 @@ formula::Setting formula_setting(const Options& options, Index world) {
   setting.wrap = options.wrap;
   setting.bucket = options.bucket_bytes;
   setting.native = options.collectives == CollectiveKind::native;
+  setting.library_products = options.products == ProductKind::library;
   setting.threads = options.threads;
   setting.prefetch = options.prefetch;
   setting.reshard_after_forward = options.reshard_after_forward;

@@ -1,32 +1,28 @@
 // Collectives of 64 MiB a rank, as ratios in one run; start under tools/run -n 2 and -n 4. Prints a line of JSON for
 // each.
 //
-//   reduce_scatter: the canonical reduce-scatter's time over that in which all ranks memcpy the same bytes at once
-//   all_reduce:     MPI_Allreduce's time, in place, over the canonical all-reduce's (reduce-scatter, then all-gather)
+//   reduce_scatter_over_memcpy     the canonical reduce-scatter's time over that in which all ranks memcpy those bytes
+//                                  at once
+//   mpi_all_reduce_over_canonical  MPI_Allreduce's time, in place, over that of the canonical all-reduce: a
+//                                  reduce-scatter, then an all-gather
 //
 // A time is the slowest rank's. The alternatives take turns, so that what disturbs the machine disturbs them alike.
 
-#include <algorithm>
 #include <chrono>
-#include <cstdlib>
 #include <cstring>
-#include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "common/comm/process.h"
+#include "tests/bench/timing.h"
 
 namespace zero {
 namespace {
 
 constexpr Index kElements = Index{16} << 20;  // 64 MiB
-constexpr int kRounds = 15;
-
-double median(std::vector<double> values) {
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
+using bench::median;
 
 /// Seconds that the slowest rank takes for `work`, all starting together.
 template <typename Work>
@@ -39,12 +35,7 @@ double seconds(Work work) {
   return taken;
 }
 
-void print(const std::string& name, double value, double bar, const char* better) {
-  fmt::print("{{\"name\": \"{}\", \"value\": {:.3f}, \"bar\": {:.1f}, \"better\": \"{}\"}}\n", name, value, bar,
-             better);
-}
-
-void run(const MpiProcess& process) {
+void run(const MpiProcess& process, int rounds) {
   const auto device = make_cpu_device(ProductKind::canonical, 1);
   const Index n = process.size();
   const Index slice = kElements / n / 32 * 32;
@@ -63,7 +54,7 @@ void run(const MpiProcess& process) {
   std::vector<double> scatters;
   std::vector<double> ours;
   std::vector<double> theirs;
-  for (int round = -2; round < kRounds; ++round) {  // two rounds to warm up
+  for (int round = -2; round < rounds; ++round) {  // two rounds to warm up
     device->kernels().fill(unit.array(), 1.0F);
     const double copy = seconds(
         [&] { std::memcpy(other.array().data, unit.array().data, static_cast<std::size_t>(unit.array().bytes())); });
@@ -86,10 +77,10 @@ void run(const MpiProcess& process) {
   fmt::print(stderr, "{} ranks, {}: memcpy {:.1f} ms, reduce-scatter {:.1f} ms, all-reduce {:.1f} ms, MPI {:.1f} ms\n",
              n, communicator->description(), 1e3 * median(copies), 1e3 * median(scatters), 1e3 * median(ours),
              1e3 * median(theirs));
-  print(fmt::format("reduce_scatter of 64 MiB over memcpy, {} ranks", n), median(scatters) / median(copies), 1.5,
-        "lower");
-  print(fmt::format("all_reduce of 64 MiB, speed over MPI_Allreduce, {} ranks", n), median(theirs) / median(ours), 2.0,
-        "higher");
+  bench::print_ratio(fmt::format("comm/{}_ranks/reduce_scatter_over_memcpy", n), median(scatters) / median(copies), 1.5,
+                     bench::Better::lower);
+  bench::print_ratio(fmt::format("comm/{}_ranks/mpi_all_reduce_over_canonical", n), median(theirs) / median(ours), 2.0,
+                     bench::Better::higher);
 }
 
 }  // namespace
@@ -97,6 +88,6 @@ void run(const MpiProcess& process) {
 
 int main(int argc, char** argv) {
   const zero::MpiProcess process(argc, argv);
-  zero::run(process);
+  zero::run(process, argc > 1 && std::string_view(argv[1]) == "--quick" ? 5 : 15);
   return 0;
 }

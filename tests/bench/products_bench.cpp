@@ -5,15 +5,16 @@
 
 #include <algorithm>
 #include <cstdio>
-#include <ctime>
 #include <functional>
 #include <memory>
 #include <random>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "common/device/cpu_isa.h"
 #include "common/device/products_factory.h"
+#include "tests/bench/timing.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -25,6 +26,8 @@
 namespace {
 
 using zero::Index;
+using zero::bench::cpu_clock;
+using zero::bench::median;
 
 struct Shape {
   double count;  // in a step
@@ -60,18 +63,6 @@ std::vector<Shape> step_of(Index batch, Index t, Index c, Index heads, Index voc
   return step;
 }
 
-// Of this thread's processor time, which other programs on the machine disturb less than the clock on the wall.
-double seconds() {
-  timespec now{};
-  clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
-  return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
-}
-
-double median(std::vector<double> values) {
-  std::nth_element(values.begin(), values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2), values.end());
-  return values[values.size() / 2];
-}
-
 volatile float sink;
 
 #if defined(__x86_64__)
@@ -82,12 +73,12 @@ __attribute__((target("avx512f"))) double fma_rate_avx512() {
   __m512 sum[kChains];
   for (int c = 0; c < kChains; ++c) sum[c] = _mm512_set1_ps(static_cast<float>(c));
   const __m512 x = _mm512_set1_ps(0.5F);
-  const double begin = seconds();
+  const double begin = cpu_clock();
   for (int i = 0; i < kLinks; ++i) {
 #pragma GCC unroll 16
     for (int c = 0; c < kChains; ++c) sum[c] = _mm512_fmadd_ps(sum[c], x, x);
   }
-  const double rate = 2.0 * 16 * kChains * kLinks / (seconds() - begin);
+  const double rate = 2.0 * 16 * kChains * kLinks / (cpu_clock() - begin);
   for (const __m512& s : sum) {
     float lanes[16];
     _mm512_storeu_ps(lanes, s);
@@ -101,12 +92,12 @@ __attribute__((target("avx2,fma"))) double fma_rate_avx2() {
   __m256 sum[kFew];
   for (int c = 0; c < kFew; ++c) sum[c] = _mm256_set1_ps(static_cast<float>(c));
   const __m256 x = _mm256_set1_ps(0.5F);
-  const double begin = seconds();
+  const double begin = cpu_clock();
   for (int i = 0; i < kLinks; ++i) {
 #pragma GCC unroll 12
     for (int c = 0; c < kFew; ++c) sum[c] = _mm256_fmadd_ps(sum[c], x, x);
   }
-  const double rate = 2.0 * 8 * kFew * kLinks / (seconds() - begin);
+  const double rate = 2.0 * 8 * kFew * kLinks / (cpu_clock() - begin);
   for (const __m256& s : sum) sink = _mm256_cvtss_f32(s);
   return rate;
 }
@@ -171,9 +162,7 @@ class Bench {
   };
 
   static void print(const std::string& preset, const char* ratio, double value, double bar) {
-    std::printf(R"({"name": "products/%s/%s", "value": %.3f, "bar": %.2f, "better": "higher"})"
-                "\n",
-                preset.c_str(), ratio, value, bar);
+    zero::bench::print_ratio("products/" + preset + "/" + ratio, value, bar, zero::bench::Better::higher);
   }
 
   std::vector<float> random(Index rows, Index ld) {
@@ -218,9 +207,9 @@ class Bench {
     }
     for (int round = 0; round < rounds; ++round) {
       for (std::size_t w = 0; w < ways.size(); ++w) {
-        const double begin = seconds();
+        const double begin = cpu_clock();
         for (int r = 0; r < repetitions && ways[w]; ++r) ways[w]();
-        times[w].push_back(ways[w] ? (seconds() - begin) / repetitions : 1e30);
+        times[w].push_back(ways[w] ? (cpu_clock() - begin) / repetitions : 1e30);
       }
       rates.push_back(fma_rate());
     }
@@ -235,9 +224,10 @@ class Bench {
 
 }  // namespace
 
-int main() {
+int main(int argc, char** argv) {
   Bench bench;
   bench.run("tiny", step_of(8, 128, 128, 4, 256, 4));
+  if (argc > 1 && std::string_view(argv[1]) == "--quick") return 0;
   bench.run("small", step_of(4, 256, 384, 6, 256, 6));
   bench.run("gpt2", step_of(1, 256, 768, 12, 50257, 12));
   return 0;

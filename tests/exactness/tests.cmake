@@ -9,3 +9,8 @@ target_compile_definitions(stage_run PUBLIC ZERO_TEST_DATA="${CMAKE_SOURCE_DIR}/
 
 zero_test(exactness exactness RANKS 1 2 3 4 5 7 8 TIMEOUT 300 LIBS golden
           SOURCES ${CMAKE_CURRENT_LIST_DIR}/exactness_test.cpp ${zero_mpi_main})
+
+add_test(NAME loss_falls_on_real_text
+         COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/check_loss.py ${CMAKE_RUNTIME_OUTPUT_DIRECTORY}
+                 ${CMAKE_SOURCE_DIR}/tools/run ${CMAKE_SOURCE_DIR}/../shared/data/tinyshakespeare.txt)
+set_tests_properties(loss_falls_on_real_text PROPERTIES LABELS exactness TIMEOUT 400 SKIP_RETURN_CODE 77 PROCESSORS 2)

@@ -19,9 +19,7 @@ namespace {
 constexpr Index kUnit = 1;  ///< where the bit is off
 constexpr Index kElement = 37;
 
-Category category(StateKind kind) {
-  return kind == StateKind::parameters ? Category::parameters : Category::optimizer;
-}
+Category category(StateKind kind) { return kind == StateKind::parameters ? Category::parameters : Category::optimizer; }
 
 }  // namespace
 

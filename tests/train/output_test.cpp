@@ -2,7 +2,9 @@
 
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <csignal>
@@ -63,8 +65,8 @@ std::string refusal(const std::string& path) {
 
 TEST(Numbers, ReadBackToTheSameBits) {
   const double least = std::numeric_limits<double>::denorm_min();
-  for (const double value : {0.1, 1.0 / 3, 5.581088178092614, 1e300, 1e-300, least, -0.0, 4.0,
-                             std::nextafter(1.0, 2.0), std::numeric_limits<double>::max()}) {
+  for (const double value : {0.1, 1.0 / 3, 5.581088178092614, 1e300, 1e-300, least, -0.0, 4.0, std::nextafter(1.0, 2.0),
+                             std::numeric_limits<double>::max()}) {
     const std::string text = nlohmann::json{{"x", number(value)}}.dump();
     const double back = nlohmann::json::parse(text)["x"].get<double>();
     EXPECT_EQ(std::bit_cast<std::uint64_t>(back), std::bit_cast<std::uint64_t>(value)) << text;
@@ -170,7 +172,7 @@ TEST(OutputDirectory, NamesThatAreNotUtf8DoNotSpoilTheSummary) {
   const Scratch scratch;
   OutputDirectory out(scratch.path());
   out.write_summary({{"out", "caf\xe9"}});
-  EXPECT_NO_THROW(static_cast<void>(nlohmann::json::parse(scratch.read("summary.json"))));
+  EXPECT_TRUE(nlohmann::json::parse(scratch.read("summary.json")).contains("out"));
 }
 
 TEST(History, NamesAreThoseOfTheContract) {
@@ -270,18 +272,19 @@ TEST(Report, NamesRankCategoryAndBytesOfEveryDifference) {
   report.ranks[1].tiers[0].category_peak[static_cast<std::size_t>(Category::parameters)] = 8192;
   report.ranks[1].tiers[0].category_peak[static_cast<std::size_t>(Category::gathered)] = 7;
   report.formula.memory["workspace"] = 3;
-  EXPECT_EQ(report.memory_lines(),
-            (std::vector<std::string>{
-                "memory: rank 0 held 0 bytes of workspace on device, and the formula says 3 bytes",
-                "memory: rank 1 held 8.0 KiB (8192 bytes) of parameters on device, and the formula says 4.0 KiB (4096 bytes)",
-                "memory: rank 1 held 7 bytes of gathered on device, and the formula says 0 bytes",
-                "memory: rank 1 held 0 bytes of workspace on device, and the formula says 3 bytes"}));
+  EXPECT_EQ(
+      report.memory_lines(),
+      (std::vector<std::string>{
+          "memory: rank 0 held 0 bytes of workspace on device, and the formula says 3 bytes",
+          "memory: rank 1 held 8.0 KiB (8192 bytes) of parameters on device, and the formula says 4.0 KiB (4096 bytes)",
+          "memory: rank 1 held 7 bytes of gathered on device, and the formula says 0 bytes",
+          "memory: rank 1 held 0 bytes of workspace on device, and the formula says 3 bytes"}));
   report.ranks[0].sent[static_cast<std::size_t>(Purpose::gradients)] = 513;
   report.ranks[1].calls[static_cast<std::size_t>(Purpose::gradients)] = 6;
-  EXPECT_EQ(report.communication_lines(),
-            (std::vector<std::string>{
-                "sent: rank 0 sent 513 bytes of gradients in a step, and the formula says 512 bytes",
-                "sent: rank 1 took 6 collectives for gradients in a step, and the formula says 5"}));
+  EXPECT_EQ(
+      report.communication_lines(),
+      (std::vector<std::string>{"sent: rank 0 sent 513 bytes of gradients in a step, and the formula says 512 bytes",
+                                "sent: rank 1 took 6 collectives for gradients in a step, and the formula says 5"}));
 }
 
 TEST(Report, StepsThatSendDifferentlyAreAnError) {

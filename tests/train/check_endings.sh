@@ -1,0 +1,59 @@
+#!/usr/bin/env bash
+# check_endings.sh SOURCE BIN: whole programs on real ranks end as the command line's contract says: one sentence on
+# standard error, its status, within seconds, nothing half written.
+set -uo pipefail
+source=$1 bin=$2
+scratch=$(mktemp -d)
+trap 'rm -rf "$scratch"' EXIT
+failures=0
+fail() { echo "FAILED: $*"; failures=$((failures + 1)); }
+
+# ends STATUS WORDS COMMAND...: the command ends within 5 seconds with that status and one line that has those words.
+ends() {
+  local status=$1 words=$2 rc=0 lines
+  shift 2
+  timeout 5 "$@" >"$scratch/stdout" 2>"$scratch/stderr" || rc=$?
+  lines=$(grep -v '^+ ' "$scratch/stderr" || true)   # tools/run prints its line
+  [[ $rc -eq $status ]] || fail "status $rc instead of $status: $*"
+  [[ $(grep -c '' <<<"$lines") -eq 1 && $lines == "error: "* && $lines == *"$words"* ]] \
+    || fail "said instead of one line with '$words': $lines"
+}
+on() { local n=$1; shift; ends "${expected[0]}" "${expected[1]}" "$source/tools/run" -n "$n" "$@"; }
+small=(--layers 1 --heads 1 --width 8 --context 16 --micro-batch 1)
+
+for program in stage0_ddp stage3_params; do
+  expected=(2 "--global-batch 10 is not a multiple of --micro-batch 4 times 3 ranks; 12 would do")
+  on 3 "$bin/$program" --global-batch 10 --micro-batch 4 --out "$scratch/out"
+  expected=(2 "--steps -1 is not a whole number")
+  on 3 "$bin/$program" --steps -1 --out "$scratch/out"
+  expected=(2 "--data $scratch/missing cannot be opened")
+  on 3 "$bin/$program" --data "$scratch/missing" --out "$scratch/out"
+  expected=(2 "--out /proc/nowhere cannot be written to")
+  on 3 "$bin/$program" --out /proc/nowhere
+  expected=(2 "is not a directory")
+  on 2 "$bin/$program" --out "$source/CMakeLists.txt"
+  expected=(3 "held")
+  on 2 "$bin/$program" --device-memory 5MiB
+  expected=(1 "the step was not taken; a lower --lr may help")
+  on 3 "$bin/$program" "${small[@]}" --steps 1000 --lr 1e10
+done
+[[ ! -e $scratch/out ]] || fail "a refused run left $(find "$scratch/out")"
+expected=(2 "--accumulation local-first is not offered by stage3_params")
+on 2 "$bin/stage3_params" --accumulation local-first
+expected=(2 "baseline is one process and was started as 2")
+on 2 "$bin/baseline"
+
+# A disk that is full after 1 KiB.
+ends 3 "metrics.jsonl cannot be written" bash -c \
+  'trap "" XFSZ; ulimit -f 1; exec "$@"' _ "$bin/baseline" "${small[@]}" --steps 50 --out "$scratch/full"
+[[ ! -e $scratch/full/summary.json ]] || fail "a failed run left a summary"
+
+# Data that shrink while four ranks read them.
+head -c 100000 "$source/docs/corpus.txt" >"$scratch/data.txt"
+(sleep 1.5; : >"$scratch/data.txt") &
+expected=(3 "has shrunk since the run began")
+on 4 "$bin/stage2_gradients" "${small[@]}" --steps 1000000 --data "$scratch/data.txt"
+wait
+
+echo "$failures failures"
+exit $((failures > 0))
