@@ -57,7 +57,7 @@ class Pending {
 inline constexpr Index kSumBytes = Index{256} << 10;
 
 /// all_gather of canonical goes in parts of at most this many bytes of a slice.
-inline constexpr Index kGatherBytes = Index{512} << 10;
+inline constexpr Index kGatherBytes = Index{256} << 10;
 
 /// What tests lower to see many parts in little data.
 struct CommLimits {
@@ -163,10 +163,10 @@ class Communicator {
 
 /// Makes the communicator over `ranks`. With one rank every kind is the same, nothing is held, and MPI is not called.
 /// Else each rank holds, as Category::buckets and for as long as the communicator lives, the transport's kStagingBytes,
-/// and besides: canonical and ring kSumBytes; native a bucket of sums, and N buckets to pack into where a bucket is
-/// less than a slice (4 * largest_bucket and 4 * N * largest_bucket bytes, by the largest slice and the largest bucket
-/// of any unit, in elements of one slice; less where a bucket over N ranks exceeds `limits.mpi_count`). Collective, and
-/// so is its destruction; all ranks throw alike (UnusableInput, ResourceFailure).
+/// and besides: canonical and ring kSumBytes; native a bucket of sums, and N buckets to pack into where a
+/// bucket is less than a slice (4 * largest_bucket and 4 * N * largest_bucket bytes, by the largest slice and the
+/// largest bucket of any unit, in elements of one slice; less where a bucket over N ranks exceeds `limits.mpi_count`).
+/// Collective, and so is its destruction; all ranks throw alike (UnusableInput, ResourceFailure).
 std::unique_ptr<Communicator> make_communicator(MPI_Comm ranks, CollectiveKind kind, TransportKind transport,
                                                 Device& device, double timeout_seconds, Index largest_slice,
                                                 Index largest_bucket, CommLimits limits = {});

@@ -1,6 +1,5 @@
 #include "common/comm/shared_transport.h"
 
-#include <cstring>
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -8,6 +7,7 @@
 #include <fmt/format.h>
 
 #include "common/base/error.h"
+#include "common/comm/stream_copy.h"
 #include "common/comm/wait.h"
 
 namespace zero {
@@ -96,7 +96,7 @@ void SharedTransport::exchange(std::span<const ConstBytes> offered, const Consum
     const ConstBytes block = offered[static_cast<std::size_t>(p)];
     const auto bytes = static_cast<Index>(block.size());
     if (bytes > max_block_) throw std::length_error("a block of an exchange is larger than max_block()");
-    if (bytes > 0) std::memcpy(window_.of(rank()) + offset, block.data(), block.size());
+    stream_copy(window_.of(rank()) + offset, block.data(), block.size());
     table(rank())[p] = {offset, bytes};
     offset += round_up(bytes, kLine);
   }
@@ -106,7 +106,7 @@ void SharedTransport::exchange(std::span<const ConstBytes> offered, const Consum
 void SharedTransport::exchange_same(ConstBytes offered, const Consume& consume, const char* what) {
   const auto bytes = static_cast<Index>(offered.size());
   if (bytes > half_bytes_) throw std::length_error("the block of an exchange is larger than max_same_block()");
-  if (bytes > 0) std::memcpy(window_.of(rank()) + half_offset(), offered.data(), offered.size());
+  stream_copy(window_.of(rank()) + half_offset(), offered.data(), offered.size());
   for (int p = 0; p < size(); ++p) table(rank())[p] = {half_offset(), bytes};
   meet(consume, what);
 }

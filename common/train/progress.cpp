@@ -28,7 +28,7 @@ StepTable::StepTable(Index steps, Index tokens_per_step) : steps_(steps), tokens
 
 std::string StepTable::head() const {
   std::string text;
-  if (stride_ > 1) text = fmt::format("every {}th step is shown, metrics.jsonl has all\n", stride_);
+  if (stride_ > 1) text = fmt::format("one step in {} is shown; --out keeps all in metrics.jsonl\n", stride_);
   return text + fmt::format("{:>8}  {:>10}  {:>10}  {:<10}  {:>9}  {:>9}  {:>9}\n", "step", "loss", "grad norm",
                             "verdict", "lr", "ms", "tokens/s");
 }

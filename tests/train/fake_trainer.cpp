@@ -29,6 +29,7 @@ FakeTrainer::FakeTrainer(const Context& context, bool reference)
     : context_(context),
       behavior_(reference ? Behavior{.master = behavior.master} : behavior),
       units_(model_units(context.config, context.wrap, context.comm.size())),
+      model_(context.config, context.micro_batch, units_, context.device),
       states_(kStateKinds) {
   for (int kind = 0; kind < kStateKinds; ++kind) {
     if (static_cast<StateKind>(kind) == StateKind::master && !behavior_.master) continue;
@@ -88,7 +89,6 @@ formula::Formula fake_formula(const formula::Setting& setting) {
   const Index bytes = 4 * formula::padded_parameters(setting);
   formula::Formula formula;
   formula.memory = formula::common_memory(setting);
-  formula.memory.erase("activations");
   formula.memory["parameters"] = bytes;
   formula.memory["optimizer"] = 2 * bytes;
   return formula;

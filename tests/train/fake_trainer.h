@@ -37,6 +37,7 @@ class FakeTrainer : public Trainer {
   Context context_;
   Behavior behavior_;
   std::vector<FlatUnit> units_;
+  Gpt2 model_;                               // for its memory alone
   std::vector<std::vector<Buffer>> states_;  // [kind][unit]
 };
 

@@ -9,4 +9,4 @@ zero_test(state_test quick RANKS 1 3 LIBS zero_train
 # Whole programs on real ranks: refusals, and failures in the middle of a run.
 add_test(NAME programs_refuse_and_fail_in_one_sentence
          COMMAND ${CMAKE_CURRENT_LIST_DIR}/check_endings.sh ${CMAKE_SOURCE_DIR} ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
-set_tests_properties(programs_refuse_and_fail_in_one_sentence PROPERTIES LABELS quick TIMEOUT 180 PROCESSORS 2)
+set_tests_properties(programs_refuse_and_fail_in_one_sentence PROPERTIES LABELS faults TIMEOUT 180 PROCESSORS 2)
