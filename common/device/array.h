@@ -9,11 +9,12 @@
 namespace zero {
 
 /// How an element is stored.
-enum class Dtype { fp32, int32 };
+enum class Dtype { fp32, bf16, int32 };
 
 /// Bytes of one element.
 constexpr Index size_of(Dtype dtype) {
   switch (dtype) {
+    case Dtype::bf16: return 2;
     case Dtype::fp32:
     case Dtype::int32: return 4;
   }

@@ -25,7 +25,8 @@ class Products {
   /// \code
   ///   for i, j:  sum = 0;  for p = 0 .. k-1:  sum = fma(a(i, p), b(p, j), sum);  out(i, j) = sum
   /// \endcode
-  /// Canonical products compute exactly this chain in fp32 for each output. Sizes may be 0 (k = 0 writes zeros).
+  /// `a` and `b` are both fp32 or both bf16, `out` is fp32 or bf16; bf16 is widened on the way in, the chain is fp32, and an
+  /// output is rounded once when its chain is complete. Canonical products compute exactly this chain for each output. Sizes may be 0 (k = 0 writes zeros).
   /// `out` must not overlap the operands.
   virtual void multiply(Array out, Index ld_out, Matrix a, Matrix b, Index m, Index n, Index k) = 0;
 
