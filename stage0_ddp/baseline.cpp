@@ -1,5 +1,7 @@
 #include "stage0_ddp/baseline.h"
 
+#include <algorithm>
+
 #include "common/train/run.h"
 
 namespace zero {
@@ -15,17 +17,20 @@ namespace zero::stage0_ddp {
 Baseline::Baseline(const Context& context)
     : context_(context),
       units_(model_units(context.config, context.wrap, 1)),
-      model_(context.config, context.micro_batch, units_, context.device),
+      model_(context.config, context.micro_batch, units_, context.model, context.device),
       running_sum_(context.device, unit_sizes(units_), context.terms_before_ranks()),
       rank_sums_(context.device, unit_sizes(units_), context.world),
       micro_step_sums_(context.device, unit_sizes(units_), context.terms_after_ranks()),
+      sums_(context.device.allocate_uninitialized(Category::workspace, kChunk)),
       losses_(static_cast<std::size_t>(context.leaves())) {
   for (const FlatUnit& unit : units_) {
-    parameters_.push_back(context.device.allocate(Category::parameters, unit.size()));
-    gradients_.push_back(context.device.allocate(Category::gradients, unit.size()));
+    parameters_.push_back(context.device.allocate(Category::parameters, unit.size(), context.model.dtype));
+    gradients_.push_back(context.device.allocate(Category::gradients, unit.size(), context.model.dtype));
+    master_.push_back(context.device.allocate(Category::optimizer, context.master_size(unit.size())));
     momentum_.push_back(context.device.allocate(Category::optimizer, unit.size()));
     variance_.push_back(context.device.allocate(Category::optimizer, unit.size()));
     initialize(context.device.kernels(), unit, 0, parameters_.back().array(), context.seed);
+    initialize(context.device.kernels(), unit, 0, master_.back().array(), context.seed);
   }
 }
 
@@ -49,20 +54,20 @@ StepResult Baseline::train_step(Index t) {
 
 /// Micro-step m of the rank that would be rank r.
 void Baseline::leaf(Index t, Index m, Index r) {
-  losses_[r * context_.micro_steps + m] = forward(t, m * context_.world + r);
+  context_.load_leaf(t, m * context_.world + r, model_);
+  losses_[r * context_.micro_steps + m] = forward();
   backward();
   for (Index u = 0; u < std::ssize(units_); ++u) reduce(u, m, r);
 }
 
-double Baseline::forward(Index t, Index leaf) {
-  context_.load_leaf(t, leaf, model_);
+double Baseline::forward() {
   model_.embed_forward(parameters_[0].array());
   for (Index u = 1; u < std::ssize(units_); ++u) model_.forward(u, parameters_[u].array());
   return model_.head_forward(parameters_[0].array());
 }
 
 void Baseline::backward() {
-  model_.head_backward(parameters_[0].array(), gradients_[0].array());
+  model_.head_backward(parameters_[0].array());
   for (Index u = std::ssize(units_) - 1; u > 0; --u) {
     model_.backward(u, parameters_[u].array(), gradients_[u].array());
   }
@@ -73,8 +78,12 @@ void Baseline::backward() {
 void Baseline::reduce(Index u, Index m, Index r) {
   const Array gradient = gradients_[u].array();
   if (!running_sum_.add(u, m, gradient)) return;
-  if (!rank_sums_.add(u, r, 0, gradient, gradient)) return;
-  micro_step_sums_.add(u, m, 0, gradient, gradient, static_cast<float>(context_.leaves()));
+  for (Index begin = 0; begin < gradient.size; begin += kChunk) {
+    const Array chunk = gradient.part(begin, std::min(kChunk, gradient.size - begin));
+    const Array sum = sums_.part(0, chunk.size);
+    if (!rank_sums_.add(u, r, begin, chunk, sum)) continue;
+    micro_step_sums_.add(u, m, begin, sum, chunk, static_cast<float>(context_.leaves()));
+  }
 }
 
 StepResult Baseline::measure() {
@@ -90,16 +99,25 @@ StepResult Baseline::measure() {
 
 void Baseline::step(Index t, float clip_factor) {
   const Stopwatch stopwatch(context_.timers.optimizer);
-  const AdamWStep scalars = adamw_step(context_.optimizer, t, clip_factor);
+  const AdamWStep scalars = adamw_step(context_.optimizer, t, ++updates_, clip_factor);
   for (Index u = 0; u < std::ssize(units_); ++u) {
-    adamw_update(context_.device.kernels(), units_[u], 0, parameters_[u].array(), momentum_[u].array(),
-                 variance_[u].array(), gradients_[u].array(), scalars);
+    adamw_update(context_.device.kernels(), units_[u], 0, parameters_[u].array(), master_[u].array(),
+                 momentum_[u].array(), variance_[u].array(), gradients_[u].array(), scalars);
   }
+}
+
+/// A forward pass alone, without dropout.
+std::vector<double> Baseline::evaluate(const Sampler& held_out, Index first) {
+  held_out.load(first, model_.tokens(), model_.targets());
+  model_.evaluate();
+  forward();
+  return model_.sequence_losses();
 }
 
 void Baseline::visit_state(const std::function<void(StateKind, const UnitView&)>& visit) const {
   for (Index u = 0; u < std::ssize(units_); ++u) {
     visit(StateKind::parameters, {u, 0, parameters_[u].array()});
+    visit(StateKind::master, {u, 0, master_[u].array()});
     visit(StateKind::momentum, {u, 0, momentum_[u].array()});
     visit(StateKind::variance, {u, 0, variance_[u].array()});
   }

@@ -17,11 +17,12 @@ class Trainer final : public zero::Trainer {
   explicit Trainer(const Context& context);
 
   StepResult train_step(Index t) override;
+  std::vector<double> evaluate(const Sampler& held_out, Index first) override;
   void visit_state(const std::function<void(StateKind, const UnitView&)>& visit) const override;
   [[nodiscard]] const std::vector<FlatUnit>& units() const override { return units_; }
 
  private:
-  double forward(Index t, Index m);
+  double forward();
   void backward(Index m);
   void reduce(Index u, Index m);
   StepResult measure();
@@ -35,10 +36,12 @@ class Trainer final : public zero::Trainer {
 
   std::vector<Buffer> parameters_;  // [unit] (P)
   std::vector<Buffer> gradients_;   // [unit] (P): a leaf, then the average over all leaves
+  std::vector<Buffer> master_;      // [unit] (P): fp32, where parameters are not
   std::vector<Buffer> momentum_;    // [unit] (P)
   std::vector<Buffer> variance_;    // [unit] (P)
   PartialSums partial_sums_;        // over micro-steps: own slices (P / N)
   RunningSum running_sum_;          // local-first: whole units (P)
+  Index updates_ = 0;               // steps taken
   std::vector<double> losses_;      // [k]: of this rank's leaves
 };
 

@@ -17,13 +17,15 @@ class Trainer final : public zero::Trainer {
   explicit Trainer(const Context& context);
 
   StepResult train_step(Index t) override;
+  std::vector<double> evaluate(const Sampler& held_out, Index first) override;
   void visit_state(const std::function<void(StateKind, const UnitView&)>& visit) const override;
   [[nodiscard]] const std::vector<FlatUnit>& units() const override { return units_; }
 
  private:
-  double forward(Index t, Index m);
+  double forward();
   void backward(Index m);
-  void reduce(Index u, Index m, Array gradient);
+  Buffer whole_gradient(Index u);
+  void reduce(Index u, Index m, Buffer gradient);
   StepResult measure();
   void step(Index t, float clip_factor);
   void publish();
@@ -35,9 +37,11 @@ class Trainer final : public zero::Trainer {
 
   std::vector<Buffer> parameters_;  // [unit] (P)
   std::vector<Buffer> gradients_;   // [unit] (P / N): the own slice of the average over all leaves
+  std::vector<Buffer> master_;      // [unit] (P / N): fp32, where parameters are not
   std::vector<Buffer> momentum_;    // [unit] (P / N): the own slice's
   std::vector<Buffer> variance_;    // [unit] (P / N)
   PartialSums partial_sums_;        // over micro-steps: own slices (P / N)
+  Index updates_ = 0;               // steps taken
   std::vector<double> losses_;      // [k]: of this rank's leaves
 };
 

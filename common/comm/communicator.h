@@ -99,6 +99,14 @@ class Communicator {
   /// Like all_gather, but this rank's slice comes from `slice` (and is copied into its place in `unit`).
   virtual Pending all_gather(Array unit, ConstArray slice, Bucket bucket, Purpose purpose) = 0;
 
+  /// Adds `values` (fp32) over the ranks, in place, on every rank:
+  /// \code
+  ///   values[i] = tree over ranks r of values_of_rank_r[i]
+  /// \endcode
+  /// Every rank sends all its values to every other, (N-1) * values.size elements, and adds for itself: for the few
+  /// ranks that hold the same slice in different groups. One rank: nothing.
+  virtual void all_reduce(Array values, Purpose purpose);
+
   /// The `mine.size()` bytes of every rank (the same number on all), one after the other in rank order. Small data.
   std::vector<std::byte> gather_bytes(ConstBytes mine, Purpose purpose, const char* what);
 

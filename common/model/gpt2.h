@@ -21,16 +21,29 @@ std::vector<FlatUnit> model_units(const ModelConfig& config, Index wrap, Index s
 /// A value depends on (seed, tensor, element) alone.
 void initialize(Kernels& kernels, const FlatUnit& unit, Index begin, Array out, std::uint64_t seed);
 
+/// How the model computes, beside its sizes.
+struct ModelOptions {
+  Dtype dtype = Dtype::fp32;            ///< of parameters, gradients and activations
+  bool checkpoint_activations = false;  ///< keep each block's input only and compute the rest again in backward
+  double dropout = 0;                   ///< after the embedding, on attention probabilities, after both projections
+  std::uint64_t seed = 1;               ///< of the dropout masks
+};
+
 /// The activations of one micro-batch and the scratch of its passes; it holds no parameters and no gradients. Letters
 /// as in ModelConfig; B micro-batch, R = B * T rows. All buffers are allocated at construction.
 class Gpt2 {
  public:
   /// `device` and `units` outlive the model.
-  Gpt2(const ModelConfig& config, Index micro_batch, const std::vector<FlatUnit>& units, Device& device);
+  Gpt2(const ModelConfig& config, Index micro_batch, const std::vector<FlatUnit>& units, const ModelOptions& options,
+       Device& device);
 
   /// Room for the token numbers (R, int32) of the next micro-batch, to be filled by the caller before embed_forward().
   [[nodiscard]] std::span<std::int32_t> tokens();
   [[nodiscard]] std::span<std::int32_t> targets();
+  /// Says what the next micro-batch is: leaf number `leaf` of the whole run, which decides its dropout masks, or one to
+  /// evaluate, which has none.
+  void train_on_leaf(Index leaf) { leaf_ = leaf; }
+  void evaluate() { leaf_ = kNoLeaf; }
 
   /// Every pass takes the whole flat unit. Order: embed_forward, forward(1) ... forward(U), head_forward,
   /// head_backward, backward(U) ... backward(1), embed_backward. U = the number of units less one.
@@ -38,10 +51,12 @@ class Gpt2 {
   void forward(Index unit, ConstArray parameters);
   /// The mean loss of the micro-batch: row losses in fp32, their mean in double in row order.
   double head_forward(ConstArray unit0);
-  /// Each backward pass writes every element of the unit's gradient, zeros in gaps and padding. The head writes its
-  /// part of the token table's gradient and the final norm's; embed_backward adds the embedding's part, row by row in
-  /// position order, and needs no parameters.
-  void head_backward(ConstArray unit0, Array gradient0);
+  /// The mean loss of each sequence (B) of the micro-batch that went through head_forward.
+  [[nodiscard]] std::vector<double> sequence_losses();
+  /// Each backward pass writes every element of the unit's gradient, zeros in gaps and padding. The embedding unit's is
+  /// written by embed_backward alone: head_backward keeps what the head adds to it as activations, so that the tied
+  /// table's gradient is added up in fp32, head first, then the embedding's rows in position order, and rounded once.
+  void head_backward(ConstArray unit0);
   void backward(Index unit, ConstArray parameters, Array gradient);
   void embed_backward(Array gradient0);
 
@@ -59,10 +74,28 @@ class Gpt2 {
   };
   void block_forward(Index block, const std::vector<ConstArray>& weights);
   void block_backward(Index block, const std::vector<ConstArray>& weights, const std::vector<Array>& gradients);
-  void attention_forward(BlockActivations& block);
-  void attention_backward(const BlockActivations& block, Array d_qkv, ConstArray d_attention);
+  void attention_forward(Index block);
+  void attention_backward(Index block, Array d_qkv, ConstArray d_attention);
+  void token_table_backward(Array gradient);
+  [[nodiscard]] BlockActivations& activations(Index block) {
+    return blocks_[options_.checkpoint_activations ? 0 : block];
+  }
+
+  /// Where dropout is applied in the model.
+  enum class Site { embedding, attention, projection, mlp };
+  [[nodiscard]] bool drops() const { return options_.dropout > 0 && leaf_ != kNoLeaf; }
+  /// out = in with the mask of a site, from element `first` of it; the same mask for the gradient.
+  void drop(Array out, ConstArray in, Site site, Index block, Index first = 0);
+  /// The end of a sub-layer, in place: out = residual + drop(out + bias).
+  void finish_sublayer(Array out, ConstArray bias, ConstArray residual, Site site, Index block);
+
+  static constexpr Index kNoLeaf = -1;
+  /// Rows of the token table whose gradient is added up at a time where gradients are not fp32.
+  static constexpr Index kTokenRows = 1024;
 
   ModelConfig config_;
+  ModelOptions options_;
+  Index leaf_ = 0;
   Index B_, T_, C_, H_, V_, R_;
   const std::vector<FlatUnit>& units_;
   Device& device_;
@@ -71,7 +104,7 @@ class Gpt2 {
 
   Buffer tokens_, targets_;                      // (R) int32
   std::vector<Buffer> residual_;                 // L + 1 of (R, C): the input of each block and of the final norm
-  std::vector<BlockActivations> blocks_;         // L
+  std::vector<BlockActivations> blocks_;         // L, or 1 with checkpointing
   Buffer final_norm_, final_mean_, final_rstd_;  // (R, C), (R), (R)
   Buffer logits_;                                // (R, V); after head_forward the gradient of the logits
   Buffer losses_;                                // (R)
@@ -80,6 +113,9 @@ class Gpt2 {
   Buffer d_narrow_;    // (R, C)
   Buffer d_wide_;      // (R, 4C)
   Buffer d_scores_;    // (T, T)
+  Buffer dropped_;     // (T, T): probabilities of a head after dropout
+  Buffer d_final_;     // (2, C): of the final norm's weight and bias, until embed_backward
+  Buffer token_rows_;  // (kTokenRows, C) fp32, where gradients are not fp32
 };
 
 }  // namespace zero

@@ -38,7 +38,7 @@ double learning_rate(const AdamWOptions& options, Index t) {
   return options.min_learning_rate + cosine * (options.learning_rate - options.min_learning_rate);
 }
 
-AdamWStep adamw_step(const AdamWOptions& options, Index t, float clip_factor) {
+AdamWStep adamw_step(const AdamWOptions& options, Index t, Index update, float clip_factor) {
   AdamWStep step;
   step.learning_rate = static_cast<float>(learning_rate(options, t));
   step.beta1 = static_cast<float>(options.beta1);
@@ -46,20 +46,21 @@ AdamWStep adamw_step(const AdamWOptions& options, Index t, float clip_factor) {
   step.epsilon = static_cast<float>(options.epsilon);
   step.weight_decay = static_cast<float>(options.weight_decay);
   // Of the betas that the update really uses, so that the first step's averages are exactly the gradient's.
-  step.bias_correction1 = static_cast<float>(1.0 - power(step.beta1, t));
-  step.bias_correction2 = static_cast<float>(1.0 - power(step.beta2, t));
+  step.bias_correction1 = static_cast<float>(1.0 - power(step.beta1, update));
+  step.bias_correction2 = static_cast<float>(1.0 - power(step.beta2, update));
   step.clip_factor = clip_factor;
   return step;
 }
 
-void adamw_update(Kernels& kernels, const FlatUnit& unit, Index begin, Array parameters, Array momentum, Array variance,
-                  ConstArray gradients, const AdamWStep& step) {
+void adamw_update(Kernels& kernels, const FlatUnit& unit, Index begin, Array parameters, Array master, Array momentum,
+                  Array variance, ConstArray gradients, const AdamWStep& step) {
   AdamWStep no_decay = step;
   no_decay.weight_decay = 0;
   for (const TensorPart& part : unit.parts(begin, parameters.size)) {
-    const Index first = part.flat_begin - begin;
-    kernels.adamw(parameters.part(first, part.size), momentum.part(first, part.size), variance.part(first, part.size),
-                  gradients.part(first, part.size), part.tensor->decays ? step : no_decay);
+    const auto of = [&](auto view) { return view.part(part.flat_begin - begin, part.size); };
+    const bool rounds = master.size > 0;
+    kernels.adamw(of(rounds ? master : parameters), of(momentum), of(variance), of(gradients),
+                  rounds ? of(parameters) : Array{.dtype = Dtype::bf16}, part.tensor->decays ? step : no_decay);
   }
 }
 

@@ -18,8 +18,9 @@ class PartialSums {
   /// (Category::partial_sums).
   PartialSums(Device& device, const std::vector<Index>& sizes, Index terms);
 
-  /// Adds `value` as term number `term` for the elements [begin, begin + value.size) of the unit. With the last term,
-  /// writes out = sum / divisor and returns true; before that `out` is not touched. `out` may be `value`.
+  /// Adds `value` (fp32 or bf16) as term number `term` for the elements [begin, begin + value.size) of the unit. With
+  /// the last term, writes out = sum / divisor, rounded once to its type, and returns true; before that `out` is not
+  /// touched. `out` may be `value`.
   bool add(Index unit, Index term, Index begin, Array value, Array out, float divisor = 1);
 
  private:
@@ -34,8 +35,8 @@ class RunningSum {
  public:
   RunningSum(Device& device, const std::vector<Index>& sizes, Index terms);
 
-  /// Adds the whole unit's `value` as term number `term`. With the last term, writes the sum into `value`, returns
-  /// true.
+  /// Adds the whole unit's `value` (fp32 or bf16) as term number `term`. With the last term, writes the sum into
+  /// `value`, returns true.
   bool add(Index unit, Index term, Array value);
 
  private:

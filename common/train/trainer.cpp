@@ -19,12 +19,14 @@ double tree(std::span<const double> terms) {
 
 std::vector<Bucket> Context::buckets(const FlatUnit& unit) const {
   const Index slice = unit.slice_size();
-  const Index per_column = unit.slices() * size_of(Dtype::fp32);
+  const Index per_column = unit.slices() * size_of(model.dtype);
   return zero::buckets(slice, bucket_bytes == 0 ? slice : std::max<Index>(1, bucket_bytes / per_column));
 }
 
-void Context::load_leaf(Index t, Index leaf, Gpt2& model) const {
-  sampler.load(((t - 1) * leaves() + leaf) * micro_batch, model.tokens(), model.targets());
+void Context::load_leaf(Index t, Index leaf, Gpt2& gpt2) const {
+  const Index number = (t - 1) * leaves() + leaf;  // in the whole run
+  sampler.load(number * micro_batch, gpt2.tokens(), gpt2.targets());
+  gpt2.train_on_leaf(number);
 }
 
 std::string_view name(Verdict verdict) {

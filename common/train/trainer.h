@@ -24,11 +24,14 @@ enum class Accumulation { ranks_first, local_first };
 /// Everything a trainer is built from. The references outlive the trainer.
 struct Context {
   Device& device;
-  Communicator& comm;
+  Communicator& comm;    ///< all N ranks
+  Communicator& group;   ///< the ranks over which states are sharded: all, or this rank's sharding group
+  Communicator& across;  ///< the ranks with the same slice in all groups; one rank where there is one group
   const Sampler& sampler;
   Timers& timers;
   ModelConfig config;
   AdamWOptions optimizer = {};
+  ModelOptions model = {};
   std::uint64_t seed = 1;
   Index micro_batch = 1;
   Index micro_steps = 1;  ///< k
@@ -44,8 +47,11 @@ struct Context {
   /// Terms of the sum over micro-steps after that over ranks, and before it: k and 1, or with local-first 1 and k.
   [[nodiscard]] Index terms_after_ranks() const { return accumulation == Accumulation::ranks_first ? micro_steps : 1; }
   [[nodiscard]] Index terms_before_ranks() const { return accumulation == Accumulation::local_first ? micro_steps : 1; }
+  /// Elements of the master weights of `size` parameters: none in fp32 training, which updates the parameters
+  /// themselves.
+  [[nodiscard]] Index master_size(Index size) const { return model.dtype == Dtype::fp32 ? 0 : size; }
   /// Fills the model's tokens and targets with leaf g = m N + r of step t = 1, 2, ...
-  void load_leaf(Index t, Index leaf, Gpt2& model) const;
+  void load_leaf(Index t, Index leaf, Gpt2& gpt2) const;
   /// The buckets in which a unit's collectives move it.
   [[nodiscard]] std::vector<Bucket> buckets(const FlatUnit& unit) const;
 };
@@ -80,8 +86,12 @@ class Trainer {
   /// so. Collective.
   virtual StepResult train_step(Index t) = 0;
 
+  /// The mean loss of each sequence (micro_batch) of the evaluation data from `first` on: a forward pass alone, without
+  /// dropout, that changes no state. Collective.
+  virtual std::vector<double> evaluate(const Sampler& held_out, Index first) = 0;
+
   /// Shows what this rank is the keeper of: its slices where the state is sharded, everything where it is replicated.
-  /// fp32 training has no separate master weights: then `master` is not shown.
+  /// fp32 training has no separate master weights: then the views of `master` are empty.
   virtual void visit_state(const std::function<void(StateKind, const UnitView&)>& visit) const = 0;
 
   /// The layout that unit numbers of UnitView mean.
