@@ -21,7 +21,6 @@ Trainer::Trainer(const Context& context)
   for (Index u = 0; u < std::ssize(units_); ++u) uses_.push_back(u);
   uses_.push_back(0);
   for (Index u = std::ssize(units_) - 1; u > 0; --u) uses_.push_back(u);
-  uses_end_ = std::ssize(uses_);
   gathered_.resize(units_.size());
 }
 
@@ -73,7 +72,7 @@ Buffer Trainer::whole_gradient(Index u) {
 /// The whole parameters of use number i: starts gathering what this use and the next ones need, waits for this one. A
 /// unit still held is not gathered again.
 ConstArray Trainer::use(Index i) {
-  for (Index j = i; j < uses_end_ && j - i <= context_.prefetch; ++j) {
+  for (Index j = i; j < std::ssize(uses_) && j - i <= context_.prefetch; ++j) {
     const Index u = uses_[j];
     if (gathered_[u].parameters) continue;
     gathered_[u].parameters =
@@ -91,7 +90,7 @@ ConstArray Trainer::use(Index i) {
 /// Frees what use number i gathered, unless one of the next `prefetch` uses (or, without reshard-after-forward, any
 /// later use) is of the same unit.
 void Trainer::release(Index i) {
-  for (Index j = i + 1; j < uses_end_; ++j) {
+  for (Index j = i + 1; j < std::ssize(uses_); ++j) {
     const bool keeps = j - i <= context_.prefetch || !context_.reshard_after_forward;
     if (keeps && uses_[j] == uses_[i]) return;
   }
@@ -140,10 +139,8 @@ void Trainer::publish() {}
 std::vector<double> Trainer::evaluate(const Sampler& held_out, Index first) {
   held_out.load(first, model_.tokens(), model_.targets());
   model_.evaluate();
-  uses_end_ = std::ssize(units_) + 1;  // the head is the last use
   forward();
-  release(uses_end_ - 1);
-  uses_end_ = std::ssize(uses_);
+  for (Gathered& unit : gathered_) unit = {};  // the head's, and what was gathered ahead for a backward pass
   return model_.sequence_losses();
 }
 

@@ -45,7 +45,6 @@ class Trainer final : public zero::Trainer {
   /// The units in the order in which a micro-step uses them: embedding, blocks, head (the embedding unit again), and
   /// the blocks in reverse.
   std::vector<Index> uses_;
-  Index uses_end_ = 0;  // of the pass under way: an evaluation ends with the head
   struct Gathered {
     Buffer parameters;  // (P), or nothing
     Pending pending;
