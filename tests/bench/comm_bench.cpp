@@ -48,6 +48,7 @@ double seconds(Work work) {
 void set_malloc(bool as_installed) {
   mallopt(M_MMAP_THRESHOLD, as_installed ? 128 << 10 : 1 << 30);
   mallopt(M_TRIM_THRESHOLD, as_installed ? 128 << 10 : INT_MAX);
+  if (as_installed) malloc_trim(0);
 }
 
 void run(const MpiProcess& process, int rounds) {

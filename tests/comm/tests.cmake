@@ -1,8 +1,8 @@
 # Eight ranks cover every world from 1 to 8: the tests cut them into groups.
 set(zero_mpi_main ${CMAKE_SOURCE_DIR}/tests/support/mpi_main.cpp)
-zero_test(collectives_test quick RANKS 8 LIBS zero_comm
+zero_test(collectives_test quick RANKS 8 TIMEOUT 300 LIBS zero_comm
           SOURCES ${CMAKE_CURRENT_LIST_DIR}/collectives_test.cpp ${zero_mpi_main})
-zero_test(transport_test quick RANKS 8 LIBS zero_comm
+zero_test(transport_test quick RANKS 8 TIMEOUT 300 LIBS zero_comm
           SOURCES ${CMAKE_CURRENT_LIST_DIR}/transport_test.cpp ${zero_mpi_main})
 zero_test(agree_test quick RANKS 5 LIBS zero_comm SOURCES ${CMAKE_CURRENT_LIST_DIR}/agree_test.cpp ${zero_mpi_main})
 zero_test(single_process_test quick LIBS zero_comm SOURCES ${CMAKE_CURRENT_LIST_DIR}/single_process_test.cpp)
