@@ -14,7 +14,14 @@ void CanonicalCommunicator::reduce_scatter(ConstArray unit, Bucket bucket, Purpo
   Call call(*this, purpose, "reduce_scatter");
   if (size() == 1) {
     const ConstArray own = unit.part(bucket.begin, bucket.size);
-    if (own.size > 0) sink(bucket.begin, {const_cast<void*>(own.data), own.size, own.dtype});
+    if (own.dtype == Dtype::fp32) {
+      if (own.size > 0) sink(bucket.begin, {const_cast<void*>(own.data), own.size, own.dtype});
+      return;
+    }
+    for (const Bucket part : buckets(bucket.size, sum_.size())) {
+      device_.kernels().copy(sum_.part(0, part.size), own.part(part.begin, part.size));
+      sink(bucket.begin + part.begin, sum_.part(0, part.size));
+    }
     return;
   }
   const Index slice = slice_of(unit);

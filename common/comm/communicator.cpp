@@ -68,6 +68,21 @@ void Communicator::place_own(Array unit, ConstArray slice, Bucket bucket) {
   if (own.data != from.data) device_.kernels().copy(own, from);
 }
 
+void Communicator::all_reduce(Array values, Purpose purpose) {
+  if (size() == 1) return;
+  Call call(*this, purpose, "all_reduce");
+  std::vector<ConstArray> terms(static_cast<std::size_t>(size()));
+  for (const Bucket part : buckets(values.size, transport_->max_same_block() / size_of(values.dtype))) {
+    const Array mine = values.part(part.begin, part.size);
+    call.exchange_same(bytes_of(mine), [&](std::span<const ConstBytes> received) {
+      for (int p = 0; p < size(); ++p) {
+        terms[p] = p == rank() ? ConstArray(mine) : ConstArray{received[p].data(), part.size, values.dtype};
+      }
+      device_.kernels().tree_sum(mine, terms);
+    });
+  }
+}
+
 std::vector<std::byte> Communicator::gather_bytes(ConstBytes mine, Purpose purpose, const char* what) {
   Call call(*this, purpose, "all_gather", what);
   std::vector<std::byte> all(mine.size() * static_cast<std::size_t>(size()));
@@ -103,15 +118,18 @@ std::unique_ptr<Communicator> make_communicator(MPI_Comm ranks, CollectiveKind k
                                                 Index largest_bucket, CommLimits limits) {
   auto transport = make_transport(ranks, transport_kind, device, timeout_seconds, limits.staging_bytes);
   const Index size = transport->size();
-  if (size == 1) return std::make_unique<CanonicalCommunicator>(std::move(transport), device, Buffer());
-
   const auto allocate = [&](Index elements) {
     return agree_to_make(ranks, [&] { return device.allocate_uninitialized(Category::buckets, elements); });
   };
+  const bool widens = limits.dtype != Dtype::fp32;
+  if (size == 1) {
+    Buffer sum = widens ? allocate(kSumBytes / size_of(Dtype::fp32)) : Buffer();
+    return std::make_unique<CanonicalCommunicator>(std::move(transport), device, std::move(sum));
+  }
   if (kind == CollectiveKind::native) {
     const Index part = std::min({largest_bucket, largest_slice, limits.mpi_count / size});
     Buffer sum = allocate(part);
-    Buffer packed = part < largest_slice ? allocate(size * part) : Buffer();
+    Buffer packed = part < largest_slice || widens ? allocate(size * part) : Buffer();
     return std::make_unique<NativeCommunicator>(ranks, std::move(transport), device, std::move(sum), std::move(packed));
   }
   Buffer sum = allocate(kSumBytes / size_of(Dtype::fp32));

@@ -61,6 +61,7 @@ inline constexpr Index kGatherBytes = Index{256} << 10;
 
 /// What tests lower to see many parts in little data.
 struct CommLimits {
+  Dtype dtype = Dtype::fp32;            ///< of the units that are moved
   Index staging_bytes = kStagingBytes;  ///< of the transport, on each rank
   Index mpi_count = INT_MAX;            ///< elements that one MPI reduction or gather may move over all ranks
 };
@@ -76,8 +77,8 @@ class Communicator {
   [[nodiscard]] int size() const { return size_; }
 
   /// Receives sum, fp32, the elements [begin, begin + sum.size) of this rank's slice, summed over the ranks. `sum` is
-  /// valid during the call. Called for consecutive parts of the bucket. With one rank `sum` is that part of the unit
-  /// itself.
+  /// valid during the call. Called for consecutive parts of the bucket. With one rank and fp32 `sum` is that part of
+  /// the unit itself.
   using Sink = std::function<void(Index begin, Array sum)>;
 
   /// Sums the bucket over ranks; every rank gets its own slice's columns:
@@ -169,10 +170,11 @@ class Communicator {
   double seconds_ = 0;
 };
 
-/// Makes the communicator over `ranks`. With one rank every kind is the same, nothing is held, and MPI is not called.
-/// Else each rank holds, as Category::buckets and for as long as the communicator lives, the transport's kStagingBytes,
-/// and besides: canonical and ring kSumBytes; native a bucket of sums, and N buckets to pack into where a
-/// bucket is less than a slice (4 * largest_bucket and 4 * N * largest_bucket bytes, by the largest slice and the
+/// Makes the communicator over `ranks`. With one rank every kind is the same, MPI is not called, and nothing is held
+/// but kSumBytes where units are not fp32. Else each rank holds, as Category::buckets and for as long as the
+/// communicator lives, the transport's kStagingBytes, and besides: canonical and ring kSumBytes; native a bucket of
+/// sums, and N buckets to pack into where a bucket is less than a slice or units are not fp32 (MPI adds no bf16, so
+/// that they are widened first) (4 * largest_bucket and 4 * N * largest_bucket bytes, by the largest slice and the
 /// largest bucket of any unit, in elements of one slice; less where a bucket over N ranks exceeds `limits.mpi_count`).
 /// Collective, and so is its destruction; all ranks throw alike (UnusableInput, ResourceFailure).
 std::unique_ptr<Communicator> make_communicator(MPI_Comm ranks, CollectiveKind kind, TransportKind transport,

@@ -29,7 +29,8 @@ void NativeCommunicator::reduce_scatter(ConstArray unit, Bucket bucket, Purpose 
     const Index begin = bucket.begin + part.begin;
     const Array sum = sum_.part(0, part.size);
     ConstArray from = unit;
-    if (part.size < slice) {  // MPI wants the N parts one after the other
+    if (part.size < slice ||
+        unit.dtype != Dtype::fp32) {  // MPI wants the N parts one after the other, and knows no bf16
       check_packed(part);
       for (int p = 0; p < size(); ++p) {
         device_.kernels().copy(packed_.part(p * part.size, part.size), unit.part(p * slice + begin, part.size));
@@ -52,21 +53,22 @@ Pending NativeCommunicator::all_gather(Array unit, ConstArray slice_data, Bucket
   Call call(*this, purpose, "all_gather");
   place_own(unit, slice_data, bucket);
   const Index slice = slice_of(unit);
+  const MPI_Datatype element = unit.dtype == Dtype::fp32 ? MPI_FLOAT : MPI_UINT16_T;
   for (const Bucket part : buckets(bucket.size, sum_.size())) {
     const int count = count_of(part.size);
     wait_for_all(call);
     if (part.size == slice) {
-      check_mpi(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, unit.data, count, MPI_FLOAT, comm_.get()),
+      check_mpi(MPI_Allgather(MPI_IN_PLACE, 0, MPI_DATATYPE_NULL, unit.data, count, element, comm_.get()),
                 "MPI_Allgather");
       continue;
     }
     check_packed(part);
+    const Array packed = {packed_.array().data, size() * part.size, unit.dtype};
     const auto columns_of = [&](int p) { return unit.part(p * slice + bucket.begin + part.begin, part.size); };
-    check_mpi(
-        MPI_Allgather(columns_of(rank()).data, count, MPI_FLOAT, packed_.array().data, count, MPI_FLOAT, comm_.get()),
-        "MPI_Allgather");
+    check_mpi(MPI_Allgather(columns_of(rank()).data, count, element, packed.data, count, element, comm_.get()),
+              "MPI_Allgather");
     for (int p = 0; p < size(); ++p) {
-      if (p != rank()) device_.kernels().copy(columns_of(p), packed_.part(p * part.size, part.size));
+      if (p != rank()) device_.kernels().copy(columns_of(p), packed.part(p * part.size, part.size));
     }
   }
   return {};
