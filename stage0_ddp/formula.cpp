@@ -14,7 +14,11 @@ formula::Formula formula(const formula::Setting& s) {
 
   // Each micro-step is reduced; the averaged gradient is gathered once. Every rank then has all of it, so that the norm
   // needs no message.
-  f.communication["gradients"] = formula::passes(s, "reduce_scatter + all_gather", formula::reductions(s) + 1, g);
+  formula::Sent& gradients = f.communication["gradients"];
+  gradients = formula::gradient_passes(s, "reduce_scatter + all_gather", formula::reductions(s));
+  const formula::Sent gathered = formula::passes(s, "all_gather", 1, g);
+  gradients.bytes += gathered.bytes;
+  gradients.calls += gathered.calls;
   f.communication["scalars"] = formula::scalars(s, false);
   return f;
 }
@@ -28,6 +32,7 @@ formula::Formula baseline_formula(const formula::Setting& setting) {
   f.memory["parameters"] = formula::parameter_bytes(s) * P;
   f.memory["gradients"] = formula::gradient_bytes(s) * P;
   f.memory["optimizer"] = formula::optimizer_bytes(s) * P;
+  f.memory["workspace"] += 4 * 16384;  // between the sums over ranks and those over micro-steps, so many at a time
   const Index over_ranks = formula::floor_log2(setting.world) * 4 * P;
   const Index partial = over_ranks + formula::partial_sums(s);
   if (partial > 0) f.memory["partial_sums"] = partial;

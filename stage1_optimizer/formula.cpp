@@ -12,7 +12,7 @@ formula::Formula formula(const formula::Setting& s) {
   f.memory["optimizer"] = formula::slice_of(formula::optimizer_bytes(s) * P, s);
   if (s.micro_steps > 1) f.memory["partial_sums"] = formula::partial_sums(s);
 
-  f.communication["gradients"] = formula::passes(s, "reduce_scatter", formula::reductions(s), g);
+  f.communication["gradients"] = formula::gradient_passes(s, "reduce_scatter", formula::reductions(s));
   f.communication["parameters"] = formula::passes(s, "all_gather", 1, p);
   f.communication["scalars"] = formula::scalars(s, true);
   return f;

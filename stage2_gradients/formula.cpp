@@ -14,13 +14,11 @@ formula::Formula formula(const formula::Setting& s) {
   f.memory["optimizer"] = formula::slice_of(formula::optimizer_bytes(s) * P, s);
   if (s.micro_steps > 1) f.memory["partial_sums"] = formula::partial_sums(s);
 
-  // One unit of blocks is reduced at a time, while the embedding unit's gradient waits from the head's backward pass
-  // for the embedding's.
+  // One unit's whole gradient at a time, from its backward pass to its reduction.
   const std::vector<Index> units = formula::padded_units(s);
-  const Index largest = units.size() == 1 ? 0 : *std::max_element(units.begin() + 1, units.end());
-  f.memory["gradient_in_flight"] = g * (units[0] + largest);
+  f.memory["gradient_in_flight"] = g * *std::max_element(units.begin(), units.end());
 
-  f.communication["gradients"] = formula::passes(s, "reduce_scatter", s.micro_steps, g);
+  f.communication["gradients"] = formula::gradient_passes(s, "reduce_scatter", s.micro_steps);
   f.communication["parameters"] = formula::passes(s, "all_gather", 1, p);
   f.communication["scalars"] = formula::scalars(s, true);
   return f;

@@ -45,12 +45,12 @@ formula::Formula formula(const formula::Setting& s) {
   if (s.micro_steps > 1) f.memory["partial_sums"] = formula::partial_sums(s);
 
   const std::vector<Index> units = formula::padded_units(s);
-  const Index largest = units.size() == 1 ? 0 : *std::max_element(units.begin() + 1, units.end());
-  f.memory["gradient_in_flight"] = g * (units[0] + largest);
+  f.memory["gradient_in_flight"] = g * *std::max_element(units.begin(), units.end());
   const Gathers gathered = gathers(units, s.prefetch, s.reshard_after_forward);
   f.memory["gathered"] = p * gathered.peak;
 
-  f.communication["gradients"] = formula::passes(s, "reduce_scatter", s.micro_steps, g);
+  f.communication["gradients"] = formula::gradient_passes(s, "reduce_scatter", s.micro_steps);
+  if (s.world > formula::slices(s)) f.communication["gradients_across"] = formula::across_groups(s);
   formula::Sent& parameters = f.communication["parameters"];
   parameters.collective = "all_gather";
   for (std::size_t i = 0; i < units.size(); ++i) {

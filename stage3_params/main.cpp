@@ -11,7 +11,10 @@ int main(int argc, char** argv) {
       "before it is used and freed just after (3 P elements sent per rank and step, times (N-1)/N).";
   program.offers_accumulation = false;
   program.why_no_local_first = "local-first sums whole gradients on each rank, which this stage does not keep";
-  program.add_options = [](CLI::App& app, Options& options) { add_gather_options(app, options); };
+  program.add_options = [](CLI::App& app, Options& options) {
+    add_gather_options(app, options);
+    add_shard_group_option(app, options);
+  };
   program.make_trainer = [](const Context& context) { return std::make_unique<stage3_params::Trainer>(context); };
   program.formula = stage3_params::formula;
   return run(program, argc, argv);

@@ -57,8 +57,9 @@ std::int32_t token_at(const unsigned char* bytes, Index i, Index token_bytes) {
 /// The tokens that the header of a `.bin` file of `bytes` bytes promises, after checking it.
 Index checked_header(int descriptor, const std::string& path, Index bytes) {
   if (bytes < kHeaderBytes) {
-    throw UnusableInput(fmt::format("--data {} is too short ({}) for a .bin token file, which starts with a header of {} bytes",
-                                    path, bytes, kHeaderBytes));
+    throw UnusableInput(
+        fmt::format("--data {} is too short ({}) for a .bin token file, which starts with a header of {} bytes", path,
+                    bytes, kHeaderBytes));
   }
   Block block;
   if (read_at(descriptor, path, block.data(), 0, kHeaderBytes) < kHeaderBytes) {
@@ -168,12 +169,17 @@ void TokenFile::read(Index position, std::span<std::int32_t> out) const {
   }
 }
 
-Sampler::Sampler(const TokenFile& file, Index context, std::uint64_t seed)
-    : file_(file), context_(context), seed_(seed), sequences_((file.size() - 1) / context) {}
+Sampler::Sampler(const TokenFile& file, Index context, std::uint64_t seed, Index begin, Index end)
+    : file_(file),
+      context_(context),
+      seed_(seed),
+      begin_(begin),
+      sequences_(((end == 0 ? file.size() : end) - begin - 1) / context) {}
 
 Index Sampler::position(Index sample) const {
   const Index epoch = sample / sequences_;
-  return random_permutation(seed_, static_cast<std::uint64_t>(epoch), sample % sequences_, sequences_) * context_;
+  const Index sequence = random_permutation(seed_, static_cast<std::uint64_t>(epoch), sample % sequences_, sequences_);
+  return begin_ + sequence * context_;
 }
 
 void Sampler::load(Index first_sample, std::span<std::int32_t> tokens, std::span<std::int32_t> targets) const {

@@ -46,7 +46,8 @@ class TokenFile {
 /// global sample index alone, never on ranks.
 class Sampler {
  public:
-  Sampler(const TokenFile& file, Index context, std::uint64_t seed);
+  /// Over the tokens [begin, end) of the file; `end` 0: to the end.
+  Sampler(const TokenFile& file, Index context, std::uint64_t seed, Index begin = 0, Index end = 0);
 
   [[nodiscard]] Index sequences() const { return sequences_; }
   /// Position of the first token of sample g.
@@ -58,6 +59,7 @@ class Sampler {
   const TokenFile& file_;
   Index context_;
   std::uint64_t seed_;
+  Index begin_;
   Index sequences_;
 };
 

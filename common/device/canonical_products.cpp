@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <memory>
 
@@ -8,6 +9,7 @@
 #include "common/base/thread_pool.h"
 #include "common/device/cpu/canonical_product.h"
 #include "common/device/products_factory.h"
+#include "common/device/products_storage.h"
 
 namespace zero {
 namespace {
@@ -35,21 +37,24 @@ class CanonicalProducts : public Products {
   CanonicalProducts(int threads, CpuIsa isa) : loops_(loops_for(isa)), pool_(threads) {}
 
   void multiply(Array out, Index ld_out, Matrix a, Matrix b, Index m, Index n, Index k) override {
-    const CanonicalProduct whole = {.out = static_cast<float*>(out.data),
+    require_dtypes(out, a, b);
+    const CanonicalProduct whole = {.out = out.data,
+                                    .out_is_bf16 = out.dtype == Dtype::bf16,
                                     .ld_out = ld_out,
-                                    .a = static_cast<const float*>(a.data.data),
+                                    .a = a.data.data,
                                     .ld_a = a.ld,
                                     .a_transposed = a.transposed,
-                                    .b = static_cast<const float*>(b.data.data),
+                                    .b = b.data.data,
                                     .ld_b = b.ld,
                                     .b_transposed = b.transposed,
+                                    .operands_are_bf16 = a.data.dtype == Dtype::bf16,
                                     .m = m,
                                     .n = n,
                                     .k = k,
                                     .workspace = workspace_};
     if (m == 0 || n == 0) return;
     if (k == 0) {
-      for (Index i = 0; i < m; ++i) std::fill_n(whole.out + i * ld_out, n, 0.0F);
+      write_zeros(out, ld_out, m, n);
       return;
     }
     if (workspace_ == nullptr) throw ResourceFailure("canonical products were given no workspace");
@@ -77,13 +82,15 @@ class CanonicalProducts : public Products {
   // Part `part` of the longer side of the outputs, cut into pieces of `share`. The chains stay whole.
   static CanonicalProduct part_of(CanonicalProduct x, int part, Index share) {
     const Index begin = part * share;
+    const Index out_bytes = size_of(x.out_is_bf16 ? Dtype::bf16 : Dtype::fp32);
+    const Index bytes = size_of(x.operands_are_bf16 ? Dtype::bf16 : Dtype::fp32);
     if (x.m >= x.n) {
-      x.out += begin * x.ld_out;
-      x.a += begin * (x.a_transposed ? 1 : x.ld_a);
+      x.out = static_cast<std::byte*>(x.out) + begin * x.ld_out * out_bytes;
+      x.a = static_cast<const std::byte*>(x.a) + begin * (x.a_transposed ? 1 : x.ld_a) * bytes;
       x.m = std::min(share, x.m - begin);
     } else {
-      x.out += begin;
-      x.b += begin * (x.b_transposed ? x.ld_b : 1);
+      x.out = static_cast<std::byte*>(x.out) + begin * out_bytes;
+      x.b = static_cast<const std::byte*>(x.b) + begin * (x.b_transposed ? x.ld_b : 1) * bytes;
       x.n = std::min(share, x.n - begin);
     }
     x.workspace += part * kCanonicalWorkspace;

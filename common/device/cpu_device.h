@@ -59,9 +59,9 @@ class CpuDevice final : public Device {
 
   CpuIsa isa_;
   PageBlocks blocks_;
-  bool second_moment_ = false;  ///< whether the next optimizer block is the second of a pair
-  void* zeroed_ = nullptr;      ///< the block acquired last, if the system handed it out zeroed
-  Buffer workspace_;            ///< lent to the products
+  int optimizer_blocks_ = 0;  ///< optimizer blocks so far, modulo 3
+  void* zeroed_ = nullptr;    ///< the block acquired last, if the system handed it out zeroed
+  Buffer workspace_;          ///< lent to the products
 };
 
 }  // namespace zero

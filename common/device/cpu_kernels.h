@@ -9,13 +9,13 @@
 namespace zero {
 
 /// The loops compiled for `isa`, which must be available().
-KernelTable kernel_table(CpuIsa isa);
+KernelTables kernel_tables(CpuIsa isa);
 
-/// Kernels on one thread of the CPU. A view that is too short, or a token or target outside its table, is a mistake of
-/// the caller: std::logic_error.
+/// Kernels on one thread of the CPU. A view that is too short or of the wrong type, and a token or target outside its
+/// table, are mistakes of the caller: std::logic_error.
 class CpuKernels final : public Kernels {
  public:
-  explicit CpuKernels(CpuIsa isa) : table_(kernel_table(isa)) {}
+  explicit CpuKernels(CpuIsa isa) : tables_(kernel_tables(isa)) {}
 
   void copy(Array out, ConstArray in) override;
   void fill(Array out, float value) override;
@@ -26,7 +26,8 @@ class CpuKernels final : public Kernels {
   double sum_in_order(ConstArray in) override;
   Index first_non_finite(ConstArray in) override;
   void digest(Digest& digest, ConstArray in, Index tensor, Index first) override;
-  void adamw(Array parameters, Array momentum, Array variance, ConstArray gradients, const AdamWStep& step) override;
+  void adamw(Array parameters, Array momentum, Array variance, ConstArray gradients, Array rounded,
+             const AdamWStep& step) override;
   void embedding_forward(Array out, const std::int32_t* tokens, ConstArray token_table, ConstArray position_table,
                          Index B, Index T, Index C) override;
   void layernorm_forward(Array out, Array mean, Array rstd, ConstArray in, ConstArray weight, ConstArray bias,
@@ -43,11 +44,17 @@ class CpuKernels final : public Kernels {
   void bias_backward(Array d_bias, ConstArray d_out, Index rows, Index columns) override;
   void gelu_backward(Array d, ConstArray pre) override;
   void causal_softmax_backward(Array d, ConstArray probabilities, float scale, Index count, Index T) override;
-  void embedding_backward(Array d_token_table, Array d_position_table, const std::int32_t* tokens, ConstArray d,
-                          Index B, Index T, Index C) override;
+  void token_table_backward(Array rows, Index first_row, const std::int32_t* tokens, ConstArray d, Index R,
+                            Index C) override;
+  void position_table_backward(Array d_position_table, ConstArray d, Index B, Index T, Index C) override;
+  void dropout(Array out, ConstArray in, double rate, std::uint64_t seed, std::uint64_t stream, Index first) override;
 
  private:
-  KernelTable table_;
+  /// Calls work(table) with the loops for the storage type `dtype`.
+  template <class Work>
+  void with(Dtype dtype, Work work) const;
+
+  KernelTables tables_;
 };
 
 }  // namespace zero

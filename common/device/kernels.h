@@ -61,7 +61,7 @@ class Kernels {
   virtual double sum_in_order(ConstArray in) = 0;
   /// The index of the first element that is not finite, or -1.
   virtual Index first_non_finite(ConstArray in) = 0;
-  /// Adds hash(tensor, first + i, bits of in[i]) for all i to `digest`.
+  /// Adds hash(tensor, first + i, bits of in[i] as fp32) for all i to `digest`: equal values have equal digests.
   virtual void digest(Digest& digest, ConstArray in, Index tensor, Index first) = 0;
 
   // --- optimizer ---------------------------------------------------------------------------------------------------

@@ -25,13 +25,13 @@ class Products {
   /// \code
   ///   for i, j:  sum = 0;  for p = 0 .. k-1:  sum = fma(a(i, p), b(p, j), sum);  out(i, j) = sum
   /// \endcode
-  /// `a` and `b` are both fp32 or both bf16, `out` is fp32 or bf16; bf16 is widened on the way in, the chain is fp32, and an
-  /// output is rounded once when its chain is complete. Canonical products compute exactly this chain for each output. Sizes may be 0 (k = 0 writes zeros).
-  /// `out` must not overlap the operands.
+  /// `a` and `b` are both fp32 or both bf16, `out` is fp32 or bf16 (else std::logic_error); bf16 is widened on the way
+  /// in, the chain is fp32, and an output is rounded once when its chain is complete. Canonical products compute
+  /// exactly this chain for each output. Sizes may be 0 (k = 0 writes zeros). `out` must not overlap the operands.
   virtual void multiply(Array out, Index ld_out, Matrix a, Matrix b, Index m, Index n, Index k) = 0;
 
   /// Elements (fp32) of scratch memory that multiply() needs; a constant of the kind of products and the thread count,
-  /// the same for every instruction set. 0: none.
+  /// the same for every storage type, instruction set and machine. 0: none.
   [[nodiscard]] virtual Index workspace_elements() const { return 0; }
 
   /// Lends the scratch memory: `workspace` has workspace_elements() fp32 elements, aligned to 64 bytes, and outlives
@@ -41,6 +41,9 @@ class Products {
 
   /// What runs, for the plan: "canonical", "oneDNN 2.6.3".
   [[nodiscard]] virtual std::string description() const = 0;
+
+  /// The same for bf16 operands: "canonical", "oneDNN 2.6.3, bf16 by AVX512-BF16", "oneDNN 2.6.3, bf16 through fp32".
+  [[nodiscard]] virtual std::string bf16_description() const { return description(); }
 };
 
 }  // namespace zero

@@ -32,15 +32,31 @@ ZERO_HD static inline float float_of(std::uint32_t bits) {
   return x;
 }
 
+/// A number in bfloat16, as it is stored: the upper half of an fp32 (1 sign, 8 exponent and 7 fraction bits).
+struct Bf16 {
+  std::uint16_t bits;
+};
+
 /// A stored element as fp32 (exact).
 ZERO_HD static inline float to_float(float x) { return x; }
+ZERO_HD static inline float to_float(Bf16 x) { return float_of(static_cast<std::uint32_t>(x.bits) << 16); }
 
-/// fp32 rounded to a storage type.
+/// fp32 rounded to a storage type: to nearest, ties to even; beyond the largest bf16, infinity. A NaN becomes a quiet
+/// NaN with the same sign and the upper half of its payload.
 template <class T>
 ZERO_HD static inline T from_float(float x);
 template <>
 ZERO_HD inline float from_float<float>(float x) {
   return x;
+}
+template <>
+ZERO_HD inline Bf16 from_float<Bf16>(float x) {
+  const std::uint32_t bits = bits_of(x);
+  // Half a step less one, and one more where the kept part is odd: a tie goes to even, and a carry into the exponent is
+  // the next binade, or infinity.
+  const std::uint32_t rounded = bits + 0x7FFFU + ((bits >> 16) & 1U);
+  const bool nan = (bits & 0x7FFFFFFFU) > 0x7F800000U;  // rounded, it could carry into the sign
+  return {static_cast<std::uint16_t>((nan ? bits | 0x00400000U : rounded) >> 16)};
 }
 
 /// 2^k for k in [-126, 127] given as two's complement; garbage, but defined, outside.
@@ -205,6 +221,33 @@ struct ElementHash {
 ZERO_HD static inline ElementHash element_hash(std::uint64_t key, std::uint64_t index, std::uint64_t bits) {
   const std::uint64_t place = mix64(key + index);
   return {mix64(place + bits * 0x9E3779B97F4A7C15U), mix64((place ^ 0xD6E8FEB86659FD93U) + bits * 0xC2B2AE3D27D4EB4FU)};
+}
+
+// --- dropout ---------------------------------------------------------------------------------------------------------
+
+/// The scalars of dropout at a rate: an element is kept where its random word is not below rate * 2^32.
+struct DropoutScalars {
+  std::uint64_t least_kept;  ///< of 32-bit words; 2^32 keeps none
+  float scale;               ///< of what is kept: 1 / (1 - rate), rounded once
+};
+
+/// `rate` in [0, 1).
+ZERO_HD static inline DropoutScalars dropout_scalars(double rate) {
+  const double words = rate * 4294967296.0;  // exact: a power of two
+  const auto below = static_cast<std::uint64_t>(words);
+  return {below + (static_cast<double>(below) < words ? 1U : 0U), static_cast<float>(1.0 / (1.0 - rate))};
+}
+
+/// The four random words of elements 4 group .. 4 group + 3 of a stream.
+ZERO_HD static inline PhiloxBlock dropout_words(std::uint64_t seed, std::uint64_t stream, std::uint64_t group) {
+  return philox4x32_10({{static_cast<std::uint32_t>(group), static_cast<std::uint32_t>(group >> 32),
+                         static_cast<std::uint32_t>(stream), static_cast<std::uint32_t>(stream >> 32)}},
+                       static_cast<std::uint32_t>(seed), static_cast<std::uint32_t>(seed >> 32));
+}
+
+/// One element with its random word.
+ZERO_HD static inline float dropout_element(float x, std::uint32_t word, const DropoutScalars& s) {
+  return word >= s.least_kept ? x * s.scale : 0.0F;
 }
 
 // --- sums ------------------------------------------------------------------------------------------------------------

@@ -10,17 +10,46 @@ constexpr Index kStaging = Index{4} << 20;   // of the transport, whichever it i
 constexpr Index kSums = Index{256} << 10;    // of a reduce-scatter in parts
 constexpr Index kLargestCount = 2147483647;  // elements over all ranks that one of MPI's collectives may move
 
+// The largest block that a rank offers another of `ranks` in one exchange: what is left of the staging memory by a
+// counter and two tables of 16 bytes a rank, all aligned to 128 bytes, in two halves.
+Index block(Index ranks) {
+  const Index overhead = 128 + 128 + round_up(2 * ranks * 16, 128);
+  return (kStaging - overhead) / 2 / (ranks - 1) / 128 * 128;
+}
+/// What one communicator of `ranks` holds, where units of more than one byte pattern are widened into sums.
+Index communicator(const Setting& s, Index ranks, bool native, bool bf16, Index slice, Index columns) {
+  if (ranks == 1) return bf16 ? kSums : 0;
+  if (!native) return kStaging + kSums;
+  const Index part = std::min(columns, kLargestCount / ranks);
+  const Index sums = 4 * part;
+  const Index packed = part < slice || s.bf16 ? ranks * 4 * part : 0;  // MPI wants the N parts one after the other
+  return kStaging + sums + packed;
+}
+
 }  // namespace
 
 Index bucket_memory(const Setting& s) {
-  if (s.world == 1) return 0;
-  if (!s.native) return kStaging + kSums;
   const std::vector<Index> units = padded_units(s);
-  const Index slice = *std::max_element(units.begin(), units.end()) / s.world;
-  const Index part = std::min(bucket_columns(s, slice), kLargestCount / s.world);
-  const Index sums = 4 * part;
-  const Index packed = part < slice ? s.world * 4 * part : 0;  // MPI wants the N parts one after the other
-  return kStaging + sums + packed;
+  const Index group = slices(s);
+  const Index slice = *std::max_element(units.begin(), units.end()) / group;
+  const Index columns = bucket_columns(s, slice);
+  const Index states = communicator(s, group, s.native, s.bf16, slice, columns);
+  if (group == s.world) return states;
+  // Beside that of the group one of all ranks, for losses, and one across groups.
+  return states + communicator(s, s.world, false, false, slice, columns) +
+         communicator(s, s.world / group, false, false, slice, columns);
+}
+
+Index reduction_parts(const Setting& s, Index columns) {
+  const Index group = slices(s);
+  Index part = columns;
+  if (group > 1 && s.native) part = std::min(columns, kLargestCount / group);
+  if (group > 1 && !s.native) {
+    const Index sent = s.ring ? 4 : gradient_bytes(s);  // bytes of an element, at most
+    part = std::min(kSums / 4, block(group) / sent);
+  }
+  if (group == 1 && s.bf16) part = kSums / 4;
+  return divide_up(columns, part);
 }
 
 }  // namespace zero::formula

@@ -21,9 +21,13 @@ struct Setting {
   Index micro_steps = 1;  ///< k
   bool bf16 = false;      ///< bf16 parameters and gradients with fp32 master weights; else all fp32
   bool local_first = false;
-  Index wrap = 1;                 ///< blocks in a unit
-  Index bucket = 0;               ///< largest collective in bytes over all N slices; 0: one unit
-  bool native = false;            ///< collectives of the library
+  Index wrap = 1;                       ///< blocks in a unit
+  Index bucket = 0;                     ///< largest collective in bytes over all N slices; 0: one unit
+  Index shard_group = 0;                ///< S: ranks in a sharding group (stage 3); 0: all N
+  bool native = false;                  ///< collectives of the library
+  bool ring = false;                    ///< the textbook ring, whose sums travel in fp32
+  bool checkpoint_activations = false;  ///< keep each block's input only
+  bool dropout = false;
   bool library_products = false;  ///< products of the library; else our own, which need scratch memory
   int threads = 1;                ///< of products
   Index prefetch = 1;
@@ -61,8 +65,9 @@ inline constexpr Index kMostRanks = Index{1} << 20;
 bool countable(const Setting& setting);
 
 Index parameters(const Setting& setting);  ///< Ψ, from the shapes
+Index slices(const Setting& setting);      ///< into which states are cut: S, or N
 /// Elements of each unit padded for N ranks: [0] the embedding unit, then the units of blocks. Every tensor starts at a
-/// multiple of 32 elements, the unit is a multiple of 32 N.
+/// multiple of 32 elements, the unit is a multiple of 32 times the slices.
 std::vector<Index> padded_units(const Setting& setting);
 Index padded_parameters(const Setting& setting);  ///< the sum of padded_units
 Index parameter_bytes(const Setting& setting);    ///< of one element: 4 or 2
@@ -70,7 +75,7 @@ Index gradient_bytes(const Setting& setting);     ///< of one element, stored an
 Index optimizer_bytes(const Setting& setting);    ///< of one element: 8, or 12 with master weights
 Index floor_log2(Index value);                    ///< value >= 1
 
-/// What one of N ranks holds of `bytes` that are cut into N equal slices. Units are padded so that this divides evenly;
+/// What a rank holds of `bytes` that are cut into equal slices. Units are padded so that this divides evenly;
 /// a bare Ψ is not, and is rounded up.
 Index slice_of(Index bytes, const Setting& setting);
 
@@ -83,8 +88,8 @@ Index partial_sums(const Setting& setting);
 /// rank.
 Index bucket_memory(const Setting& setting);
 
-/// Bytes that one rank sends when a unit of that many padded elements is all-gathered, or reduce-scattered, once:
-/// (N-1)/N of it.
+/// Bytes that one rank sends when a unit of that many padded elements is all-gathered, or reduce-scattered, once, over
+/// the ranks that share its slices: (N-1)/N of it.
 Index traffic(const Setting& setting, Index elements, Index element_bytes);
 /// Elements of one slice that a collective moves at most: `bucket` taken down to whole columns of a unit's N slices, at
 /// least one.
@@ -93,6 +98,11 @@ Index bucket_columns(const Setting& setting, Index slice);
 Index calls(const Setting& setting, Index padded_unit);
 /// `times` passes over every unit for one purpose.
 Sent passes(const Setting& setting, const std::string& collective, Index times, Index element_bytes);
+/// The same for reduce-scatters of gradients; in a ring only the first of its N-1 hops is of the stored type.
+Sent gradient_passes(const Setting& setting, const std::string& collective, Index times);
+/// Between sharding groups: every micro-step each rank sends its slices' fp32 sums to the rank with the same slices in
+/// every other group, part by part of the reduce-scatter. Nothing with one group.
+Sent across_groups(const Setting& setting);
 /// The reduce-scatters of a step: every micro-step's gradients, or with local-first their sum once.
 Index reductions(const Setting& setting);
 

@@ -1,4 +1,5 @@
 // What a rank holds: the parts that all stages have in common.
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 
@@ -10,6 +11,7 @@ namespace {
 constexpr Index kFloat = 4;  // bytes
 
 // Scratch memory of one thread's own products: 384 columns of the right operand and 32 rows of the left, 384 deep.
+constexpr Index kLibraryElements = 0;
 constexpr Index kPackedElements = (384 + 32) * 384;
 
 Index at(const Formula& formula, const char* category) {
@@ -19,23 +21,29 @@ Index at(const Formula& formula, const char* category) {
 
 Index activations(const Setting& s) {
   const Index C = s.width, R = s.micro_batch * s.context;
-  const Index norm = R * C + 2 * R;  // its output, means and inverse deviations
+  const Index stored = parameter_bytes(s);             // activations are of the type of the parameters
+  const Index norm = stored * R * C + kFloat * 2 * R;  // its output, and means and inverse deviations
   const Index attention =
-      3 * R * C + s.micro_batch * s.heads * s.context * s.context + R * C;  // qkv, probabilities, output
-  const Index middle = R * C;               // the residual stream between the two halves
-  const Index mlp = 4 * R * C + 4 * R * C;  // before and after GELU
+      stored * (3 * R * C + s.micro_batch * s.heads * s.context * s.context + R * C);  // qkv, probabilities, output
+  const Index middle = stored * R * C;                 // the residual stream between the two halves
+  const Index mlp = stored * (4 * R * C + 4 * R * C);  // before and after GELU
   const Index block = norm + attention + middle + norm + mlp;
-  const Index residual = (s.layers + 1) * R * C;
-  const Index head = norm + R * s.vocab + R;  // final norm, logits, losses
-  const Index tokens = 2 * R;                 // int32: inputs and targets
-  return kFloat * (s.layers * block + residual + head + tokens);
+  const Index kept = s.checkpoint_activations ? std::min<Index>(1, s.layers) : s.layers;  // blocks
+  const Index residual = stored * (s.layers + 1) * R * C;
+  const Index head = norm + stored * R * s.vocab + kFloat * R;  // final norm, logits, losses
+  const Index tokens = kFloat * 2 * R;                          // int32: inputs and targets
+  return kept * block + residual + head + tokens;
 }
 
 Index workspace(const Setting& s) {
-  const Index C = s.width, R = s.micro_batch * s.context;
-  const Index gradients = R * C + R * C + 4 * R * C + s.context * s.context;  // d_residual, d_narrow, d_wide, d_scores
-  const Index packed = s.library_products ? 0 : s.threads * kPackedElements;
-  return kFloat * (gradients + packed);
+  const Index C = s.width, R = s.micro_batch * s.context, scores = s.context * s.context;
+  Index gradients = R * C + R * C + 4 * R * C + scores;  // of the residual stream, narrow, wide, of a head's scores
+  gradients += 2 * C;                                    // of the final norm
+  if (s.dropout) gradients += scores;                    // a head's probabilities after dropout
+  // The tied table's gradient is added up in fp32, so many rows at a time, where it is not stored so.
+  const Index token_rows = s.bf16 ? std::min<Index>(s.vocab, 1024) * C : 0;
+  const Index packed = s.library_products ? kLibraryElements * (s.bf16 ? 1 : 0) : s.threads * kPackedElements;
+  return parameter_bytes(s) * gradients + kFloat * (token_rows + packed);
 }
 
 }  // namespace
@@ -44,7 +52,7 @@ Index parameter_bytes(const Setting& s) { return s.bf16 ? 2 : 4; }
 Index gradient_bytes(const Setting& s) { return s.bf16 ? 2 : 4; }
 Index optimizer_bytes(const Setting& s) { return s.bf16 ? 4 + 4 + 4 : 4 + 4; }
 Index floor_log2(Index value) { return std::bit_width(static_cast<std::uint64_t>(value)) - 1; }
-Index slice_of(Index bytes, const Setting& s) { return divide_up(bytes, s.world); }
+Index slice_of(Index bytes, const Setting& s) { return divide_up(bytes, slices(s)); }
 
 Index model_states(const Formula& formula) {
   return at(formula, "parameters") + at(formula, "gradients") + at(formula, "optimizer");
@@ -65,7 +73,7 @@ Index total_sent(const Formula& formula) {
 std::map<std::string, Index> common_memory(const Setting& s) {
   if (s.bare_parameters > 0) return {};
   std::map<std::string, Index> memory = {{"activations", activations(s)}, {"workspace", workspace(s)}};
-  if (s.world > 1) memory["buckets"] = bucket_memory(s);
+  if (const Index buckets = bucket_memory(s); buckets > 0) memory["buckets"] = buckets;
   return memory;
 }
 

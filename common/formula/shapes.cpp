@@ -43,9 +43,11 @@ Index parameters(const Setting& s) {
   return exact(embedding_tensors(s)) + s.layers * exact(block_tensors(s));
 }
 
+Index slices(const Setting& s) { return s.shard_group == 0 ? s.world : s.shard_group; }
+
 std::vector<Index> padded_units(const Setting& s) {
   if (s.bare_parameters > 0) return {0, s.bare_parameters};
-  const Index step = kElementsPerBlock * s.world;
+  const Index step = kElementsPerBlock * slices(s);
   std::vector<Index> units = {round_up(aligned(embedding_tensors(s)), step)};
   const Index block = aligned(block_tensors(s));
   for (Index first = 0; first < s.layers; first += s.wrap) {

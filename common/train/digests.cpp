@@ -21,8 +21,8 @@ using Shares = std::array<Share, kStateKinds>;
 
 /// Whether all elements have zero bits; a view of the device's memory, which the CPU reads as it is.
 bool all_zero(ConstArray values) {
-  const auto* bits = static_cast<const std::uint32_t*>(values.data);
-  return std::all_of(bits, bits + values.size, [](std::uint32_t b) { return b == 0; });
+  const auto* bytes = static_cast<const unsigned char*>(values.data);
+  return std::all_of(bytes, bytes + values.bytes(), [](unsigned char b) { return b == 0; });
 }
 
 void check_gap(StateKind kind, const FlatUnit& unit, const UnitView& view, Index begin, Index end) {
@@ -71,7 +71,7 @@ std::optional<Digest> total(StateKind kind, const std::vector<Shares>& ranks, In
 
 }  // namespace
 
-StateDigests digest_state(const Trainer& trainer, Kernels& kernels, Communicator& comm) {
+StateDigests digest_state(const Trainer& trainer, Kernels& kernels, Communicator& world, Communicator& group) {
   Shares mine;
   std::optional<Error> error;
   try {
@@ -81,11 +81,11 @@ StateDigests digest_state(const Trainer& trainer, Kernels& kernels, Communicator
   } catch (const Error& caught) {
     error = caught;
   }
-  agree(comm, error);
+  agree(world, error);
 
   Index elements = 0;
   for (const FlatUnit& unit : trainer.units()) elements += unit.elements();
-  const std::vector<Shares> ranks = comm.gather(mine, Purpose::control, "digests");
+  const std::vector<Shares> ranks = group.gather(mine, Purpose::control, "digests");
   StateDigests digests;
   for (int i = 0; i < kStateKinds; ++i) {
     const auto kind = static_cast<StateKind>(i);
@@ -97,6 +97,11 @@ StateDigests digest_state(const Trainer& trainer, Kernels& kernels, Communicator
     } else {
       throw ResultFailure(fmt::format("no rank keeps any {}", name(kind)));
     }
+  }
+  const std::vector<StateDigests> all = world.gather(digests, Purpose::control, "digests of the groups");
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    if (all[r] != all[0])
+      throw ResultFailure(fmt::format("the state of rank {}'s group differs from that of rank 0's", r));
   }
   return digests;
 }

@@ -16,8 +16,9 @@ using StateDigests = std::array<Digest, kStateKinds>;
 
 /// Digests what the ranks keep. State that every rank keeps whole counts once. Throws ResultFailure, the same on all
 /// ranks, when copies differ, when the ranks do not show every element once, or when a gap or the padding of a flat
-/// unit is not zero. Collective; allocates nothing.
-StateDigests digest_state(const Trainer& trainer, Kernels& kernels, Communicator& comm);
+/// unit is not zero. `group` is the ranks over which states are sharded; groups must give the same digests. Collective;
+/// allocates nothing.
+StateDigests digest_state(const Trainer& trainer, Kernels& kernels, Communicator& world, Communicator& group);
 
 /// {"parameters": hex, "master": hex, ...}
 nlohmann::json to_json(const StateDigests& digests);

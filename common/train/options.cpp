@@ -25,7 +25,8 @@ const std::vector<Choice<TransportKind>> kTransports = {
 const std::vector<Choice<Accumulation>> kAccumulations = {{"ranks-first", Accumulation::ranks_first},
                                                           {"local-first", Accumulation::local_first}};
 const std::vector<Choice<Backend>> kBackends = {{"cpu", Backend::cpu}, {"auto", Backend::automatic}};
-const std::vector<std::string_view> kPrecisions = {"fp32"};
+const std::vector<std::string_view> kPrecisions = {"fp32", "bf16"};
+const std::vector<Choice<bool>> kOnNotFinite = {{"stop", false}, {"skip", true}};
 
 std::vector<std::string_view> preset_names() {
   std::vector<std::string_view> all;
@@ -80,6 +81,19 @@ void add_training_options(CLI::App& app, Options& options) {
        ""});
 }
 
+void add_regularization_options(CLI::App& app, Options& options) {
+  const char* group = option_group::kTraining;
+  add_real(
+      app, "--dropout", options.dropout, {0, 1, false, true},
+      {group, "P", "share of activations dropped: after the embedding, in attention, at the end of sub-layers", ""});
+  add_whole(
+      app, "--eval-every", options.eval_every, 0, kMost,
+      {group, "N", "steps between evaluations on the last tenth of the data, which is then held out; 0: none", ""});
+  add_choice(app, "--on-nonfinite", options.skip_not_finite, kOnNotFinite,
+             {group, "WHAT",
+              "stop: a step whose loss or gradient norm is not finite ends the run; skip: it is not taken", ""});
+}
+
 void add_optimizer_options(CLI::App& app, Options& options) {
   const char* group = option_group::kOptimizer;
   AdamWOptions& adamw = options.optimizer;
@@ -100,11 +114,14 @@ void add_optimizer_options(CLI::App& app, Options& options) {
 
 void add_arithmetic_options(CLI::App& app, Options& options) {
   const char* group = option_group::kArithmetic;
-  add_value(app, "--precision",
-            {group, "NAME", "fp32: parameters, gradients and optimizer states in 4 bytes each", options.precision},
-            [&options](const std::string& value) {
-              options.precision = kPrecisions[read_choice("--precision", value, kPrecisions)];
-            });
+  add_value(
+      app, "--precision",
+      {group, "NAME",
+       "fp32: everything in 4 bytes; bf16: parameters, gradients and activations in 2, master weights and moments in 4",
+       options.precision},
+      [&options](const std::string& value) {
+        options.precision = kPrecisions[read_choice("--precision", value, kPrecisions)];
+      });
   add_choice(
       app, "--products", options.products, kProducts,
       {group, "KIND",
@@ -151,6 +168,8 @@ void add_memory_options(CLI::App& app, Options& options) {
   };
   add_cap("--device-memory", options.device_memory,
           "cap on what a rank holds on its device, such as 512MiB; an allocation past it ends the run");
+  add_flag(app, "--checkpoint-activations", options.checkpoint_activations,
+           {group, "", "keep only each block's input and compute its activations again in backward", "off"});
   add_cap("--host-memory", options.host_memory, "the same for the host's memory");
 }
 
@@ -169,6 +188,7 @@ void add_output_options(CLI::App& app, Options& options) {
 void add_common_options(CLI::App& app, Options& options) {
   add_model_options(app, options);
   add_training_options(app, options);
+  add_regularization_options(app, options);
   add_optimizer_options(app, options);
   add_arithmetic_options(app, options);
   add_communication_options(app, options);
@@ -182,6 +202,12 @@ void add_gather_options(CLI::App& app, Options& options) {
   add_on_off(
       app, "--reshard-after-forward", options.reshard_after_forward,
       {option_group::kMemory, "", "on: free gathered units after forward and gather them again in backward", ""});
+}
+
+void add_shard_group_option(CLI::App& app, Options& options) {
+  add_whole(app, "--shard-group", options.shard_group, 1, 1'000'000,
+            {option_group::kMemory, "S", "ranks in a sharding group: a power of two that divides the ranks, or all",
+             "all ranks"});
 }
 
 void add_as_world_option(CLI::App& app, Options& options) {
@@ -252,6 +278,11 @@ nlohmann::json to_json(const Options& options) {
       {"weight-decay", adamw.weight_decay},
       {"clip", adamw.clip},
       {"precision", options.precision},
+      {"dropout", options.dropout},
+      {"eval-every", options.eval_every},
+      {"on-nonfinite", name_of(kOnNotFinite, options.skip_not_finite)},
+      {"checkpoint-activations", options.checkpoint_activations},
+      {"shard-group", options.shard_group},
       {"products", name_of(kProducts, options.products)},
       {"threads", options.threads},
       {"collectives", name_of(kCollectives, options.collectives)},

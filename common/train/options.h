@@ -16,6 +16,7 @@
 #include "common/formula/formula.h"
 #include "common/model/config.h"
 #include "common/optim/adamw.h"
+#include "common/train/groups.h"
 #include "common/train/trainer.h"
 
 namespace zero {
@@ -35,6 +36,10 @@ struct Options {
   Index micro_steps = 1;   ///< k = global_batch / (micro_batch * world)
   AdamWOptions optimizer;
   std::string precision = "fp32";
+  bool checkpoint_activations = false;
+  double dropout = 0;
+  bool skip_not_finite = false;  ///< go on after a step whose loss or norm is not finite
+  Index eval_every = 0;          ///< steps between evaluations; 0: none, and no data is held out
   ProductKind products = ProductKind::canonical;
   CollectiveKind collectives = CollectiveKind::canonical;
   TransportKind transport = TransportKind::automatic;
@@ -43,6 +48,7 @@ struct Options {
   Index wrap = 1;
   Index prefetch = 1;                 ///< offered by programs that gather parameters
   bool reshard_after_forward = true;  ///< likewise
+  Index shard_group = 0;              ///< offered by programs that shard parameters; 0 before derive(): all ranks
   Index as_world = 1;                 ///< offered by the baseline
   Backend backend = Backend::automatic;
   std::optional<Index> device_memory;
@@ -54,6 +60,7 @@ struct Options {
   std::string out;                   ///< empty: nothing is written
   std::vector<std::string> offered;  ///< the program's options, without dashes; empty: all
 
+  [[nodiscard]] Dtype dtype() const { return precision == "bf16" ? Dtype::bf16 : Dtype::fp32; }
   /// N: ranks, or for the baseline the N whose order of additions it follows.
   [[nodiscard]] Index order_world(Index ranks) const { return ranks == 1 ? as_world : ranks; }
 };
@@ -89,6 +96,8 @@ void add_common_options(CLI::App& app, Options& options);
 
 /// Adds `--prefetch` and `--reshard-after-forward`: for programs that gather parameters.
 void add_gather_options(CLI::App& app, Options& options);
+/// Adds `--shard-group`: for programs that shard parameters in groups of ranks.
+void add_shard_group_option(CLI::App& app, Options& options);
 /// Adds `--as-world`: for the baseline.
 void add_as_world_option(CLI::App& app, Options& options);
 
@@ -106,8 +115,11 @@ std::string command_line_error(const Program& program, const CLI::App& app, cons
 nlohmann::json to_json(const Options& options);
 
 /// What a trainer is built from, for N = `world`. The references outlive the trainer.
-Context make_context(const Options& options, Index world, Device& device, Communicator& comm, const Sampler& sampler,
+Context make_context(const Options& options, Index world, Device& device, RankGroups& groups, const Sampler& sampler,
                      Timers& timers);
+
+/// What the communicators need of the options.
+GroupSetting group_setting(const Options& options);
 
 /// What the formulas need of the options; `world` = N.
 formula::Setting formula_setting(const Options& options, Index world);

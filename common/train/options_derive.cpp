@@ -65,6 +65,17 @@ void derive(const Program& program, Options& options, Index world) {
   }
   options.micro_steps = options.global_batch / per_micro_step;
 
+  if (options.shard_group == 0) options.shard_group = world;
+  const Index S = options.shard_group;
+  if (S != world && ((S & (S - 1)) != 0 || world % S != 0)) {
+    Index fits = 1;
+    while (fits * 2 <= S && world % (fits * 2) == 0) fits *= 2;
+    throw UnusableInput(fmt::format(
+        "--shard-group {} is neither a power of two that divides {} ranks nor all of them, so that its groups "
+        "would not be parts of the sum's tree; {} would do",
+        S, world, fits));
+  }
+
   AdamWOptions& adamw = options.optimizer;
   adamw.steps = options.steps;
   if (adamw.min_learning_rate > 0 && adamw.schedule == Schedule::constant) {
@@ -81,14 +92,29 @@ void derive(const Program& program, Options& options, Index world) {
   }
 }
 
-Context make_context(const Options& options, Index world, Device& device, Communicator& comm, const Sampler& sampler,
+GroupSetting group_setting(const Options& options) {
+  return {.shard_group = options.shard_group,
+          .collectives = options.collectives,
+          .transport = options.transport,
+          .timeout_seconds = options.timeout_seconds,
+          .dtype = options.dtype(),
+          .bucket_bytes = options.bucket_bytes};
+}
+
+Context make_context(const Options& options, Index world, Device& device, RankGroups& groups, const Sampler& sampler,
                      Timers& timers) {
   return {.device = device,
-          .comm = comm,
+          .comm = groups.world(),
+          .group = groups.group(),
+          .across = groups.across(),
           .sampler = sampler,
           .timers = timers,
           .config = options.config,
           .optimizer = options.optimizer,
+          .model = {.dtype = options.dtype(),
+                    .checkpoint_activations = options.checkpoint_activations,
+                    .dropout = options.dropout,
+                    .seed = options.seed},
           .seed = options.seed,
           .micro_batch = options.micro_batch,
           .micro_steps = options.micro_steps,
@@ -110,6 +136,11 @@ formula::Setting formula_setting(const Options& options, Index world) {
   setting.micro_batch = options.micro_batch;
   setting.world = world;
   setting.micro_steps = options.micro_steps;
+  setting.bf16 = options.dtype() == Dtype::bf16;
+  setting.checkpoint_activations = options.checkpoint_activations;
+  setting.dropout = options.dropout > 0;
+  setting.shard_group = options.shard_group;
+  setting.ring = options.collectives == CollectiveKind::ring;
   setting.local_first = options.accumulation == Accumulation::local_first;
   setting.wrap = options.wrap;
   setting.bucket = options.bucket_bytes;

@@ -30,7 +30,7 @@ std::string bucket_text(const Options& options, const Context& context, const st
     collectives += static_cast<Index>(buckets.size());
     for (const Bucket& bucket : buckets) largest = std::max(largest, bucket.size);
   }
-  const Index bytes = largest * units[0].slices() * size_of(Dtype::fp32);
+  const Index bytes = largest * units[0].slices() * size_of(context.model.dtype);
   const std::string asked =
       options.bucket_bytes == 0 ? "a unit each" : format_bytes(options.bucket_bytes) + " asked for";
   return fmt::format("{}: at most {} of each slice ({}), {} for one pass over the model", asked,
@@ -100,8 +100,21 @@ std::string plan_text(const Program& program, const Options& options, const Cont
   text +=
       row("arithmetic", fmt::format("{}, {} products, accumulation {}", options.precision, facts.products,
                                     options.accumulation == Accumulation::ranks_first ? "ranks-first" : "local-first"));
+  if (options.checkpoint_activations || options.dropout > 0) {
+    text +=
+        row("activations",
+            fmt::format("{}{}",
+                        options.checkpoint_activations ? "checkpointed: a block's are computed again in backward" : "",
+                        options.dropout > 0
+                            ? fmt::format("{}dropout {:g}", options.checkpoint_activations ? ", " : "", options.dropout)
+                            : ""));
+  }
   text += row("device", fmt::format("{}{}, {}", options.backend == Backend::automatic ? "auto: " : "", facts.device,
                                     counted(options.threads, "product thread")));
+  if (options.shard_group != facts.ranks) {
+    text += row("sharding", fmt::format("in groups of {}, {} of them", counted(options.shard_group, "rank"),
+                                        facts.ranks / options.shard_group));
+  }
   if (!program.single_process) {
     text += row("collectives", facts.collectives);
     text += row("buckets", bucket_text(options, context, units));

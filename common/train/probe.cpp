@@ -10,11 +10,11 @@
 
 namespace zero {
 
-void probe_products(Device& device, Communicator& comm) {
+void probe_products(Device& device, Communicator& comm, Dtype dtype) {
   if (comm.size() == 1) return;
-  constexpr Index m = 37, n = 83, k = 129;  // odd, so that remainders of blocks are tried too
-  std::vector<float> a(m * k), b(k * n), out(m * n);
-  const auto view = [](std::vector<float>& v) { return Array{v.data(), static_cast<Index>(v.size()), Dtype::fp32}; };
+  constexpr Index m = 37, n = 83, k = 129;            // odd, so that remainders of blocks are tried too
+  std::vector<float> a(m * k), b(k * n), out(m * n);  // room for either type
+  const auto view = [dtype](std::vector<float>& v) { return Array{v.data(), static_cast<Index>(v.size()), dtype}; };
   device.kernels().fill_normal(view(a), 1, 0, 0, 1);
   device.kernels().fill_normal(view(b), 1, 1, 0, 1);
   Digest digest;

@@ -26,11 +26,11 @@ std::string exact(Index bytes) {
 
 }  // namespace
 
-void TrafficLog::record(const Communicator& comm, Index t) {
+void TrafficLog::record(const RankGroups& groups, Index t) {
   std::array<Traffic, kPurposes> now;
   bool changed = false;
   for (int p = 0; p < kPurposes; ++p) {
-    now[p] = comm.traffic(static_cast<Purpose>(p));
+    now[p] = groups.traffic(static_cast<Purpose>(p));
     // Digests and agreements come when they come.
     if (static_cast<Purpose>(p) == Purpose::control) continue;
     changed = changed || now[p].sent != last_[p].sent || now[p].calls != last_[p].calls;

@@ -12,14 +12,15 @@
 #include "common/comm/communicator.h"
 #include "common/device/memory_ledger.h"
 #include "common/formula/formula.h"
+#include "common/train/groups.h"
 
 namespace zero {
 
 /// What a rank sends in a step, which must be the same in every step.
 class TrafficLog {
  public:
-  /// Takes the communicator's counts of step t.
-  void record(const Communicator& comm, Index t);
+  /// Takes the communicators' counts of step t.
+  void record(const RankGroups& groups, Index t);
 
   [[nodiscard]] const std::array<Traffic, kPurposes>& last() const { return last_; }
   /// The first step that sent something else than the one before; 0 when there is none.

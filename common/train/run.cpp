@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdio>
+#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -74,6 +75,10 @@ class Run {
  private:
   /// One step with its times; an error of one rank alone ends the job here.
   StepResult step(Index t, StepSeconds& spent);
+  /// Opens the data: with evaluations, the last tenth of it is held out.
+  void make_samplers();
+  /// The mean loss of the held-out sequences. Collective.
+  double evaluate();
   ExitStatus finish(Index t, const StepResult& last, const StateDigests& digests);
   nlohmann::json summary(const StateDigests& digests, const Report& report) const;
   [[nodiscard]] Index tokens_per_step() const { return options_.global_batch * options_.config.context; }
@@ -83,8 +88,9 @@ class Run {
   const Ranks& ranks_;
   std::unique_ptr<TokenFile> file_;
   std::unique_ptr<Sampler> sampler_;
+  std::unique_ptr<Sampler> held_out_;  // with --eval-every
   std::unique_ptr<Device> device_;
-  std::unique_ptr<Communicator> comm_;
+  std::unique_ptr<RankGroups> groups_;
   Timers timers_;
   std::unique_ptr<Trainer> trainer_;
   std::unique_ptr<Verifier> verifier_;
@@ -99,34 +105,24 @@ Run::Run(const Program& program, const Options& options, const Ranks& ranks)
   file_ = agree_to_make(ranks.comm, [&] {
     return std::make_unique<TokenFile>(data_path(options), options.config.context, options.config.vocab);
   });
-  sampler_ = std::make_unique<Sampler>(*file_, options.config.context, options.seed);
+  make_samplers();
   device_ = agree_to_make(ranks.comm, [&] {
     check_fits(program, options, ranks);
     return make_device(options);
   });
 
-  const std::vector<FlatUnit> units = model_units(options.config, options.wrap, ranks.size);
-  Index largest_slice = 0;
-  Index largest_bucket = 0;
-  const Index N = ranks.size;
-  for (const FlatUnit& unit : units) {
-    const Index column = N * size_of(Dtype::fp32);
-    const Index bucket =
-        options.bucket_bytes == 0 ? unit.slice_size() : std::max<Index>(1, options.bucket_bytes / column);
-    largest_slice = std::max(largest_slice, unit.slice_size());
-    largest_bucket = std::max(largest_bucket, std::min(bucket, unit.slice_size()));
-  }
-  comm_ = make_communicator(ranks.comm, options.collectives, options.transport, *device_, options.timeout_seconds,
-                            largest_slice, largest_bucket);
-  probe_products(*device_, *comm_);
+  const std::vector<FlatUnit> units = model_units(options.config, options.wrap, options.shard_group);
+  groups_ = std::make_unique<RankGroups>(ranks.comm, group_setting(options), units, *device_);
+  probe_products(*device_, groups_->world(), options.dtype());
 
-  const Context context = make_context(options, options.order_world(N), *device_, *comm_, *sampler_, timers_);
+  const Context context =
+      make_context(options, options.order_world(ranks.size), *device_, *groups_, *sampler_, timers_);
   say(ranks, plan_text(program, options, context, units,
                        {ranks.size, file_->size(), sampler_->sequences(), device_->description(),
-                        device_->products().description(), comm_->description()}));
+                        device_->products().description(), groups_->group().description()}));
   trainer_ = agree_to_make(ranks.comm, [&] { return program.make_trainer(context); });
   if (options.verify) {
-    const bool exact = options.collectives == CollectiveKind::canonical || N == 1;
+    const bool exact = options.collectives == CollectiveKind::canonical || ranks.size == 1;
     verifier_ = std::make_unique<Verifier>(ranks, options, context.world, *sampler_, exact);
     verifier_->check(0, {}, *trainer_);
   }
@@ -135,14 +131,14 @@ Run::Run(const Program& program, const Options& options, const Ranks& ranks)
 
 StepResult Run::step(Index t, StepSeconds& spent) {
   try {
-    comm_->clear_traffic();
+    groups_->clear_traffic();
     timers_ = {};
     StepResult result;
     {
       const Stopwatch watch(spent.total);
       result = trainer_->train_step(t);
     }
-    spent.communication = comm_->seconds();
+    spent.communication = groups_->seconds();
     spent.optimizer = timers_.optimizer;
     return result;
   } catch (const std::exception& error) {
@@ -158,19 +154,24 @@ ExitStatus Run::train() {
     const StepResult result = step(t, spent);
     const bool finite = result.verdict != Verdict::not_finite;
     // A step that was not taken published nothing.
-    if (finite || t == 1) traffic_.record(*comm_, t);
+    if (finite || t == 1) traffic_.record(*groups_, t);
     history_.add(result, spent);
     if (verifier_) verifier_->check(t, result, *trainer_);
 
-    const bool last = t == options_.steps || !finite;
+    const bool last = t == options_.steps || (!finite && !options_.skip_not_finite);
     std::optional<StateDigests> digests;
     if (last || (options_.digest_every > 0 && t % options_.digest_every == 0)) {
-      digests = digest_state(*trainer_, device_->kernels(), *comm_);
+      digests = digest_state(*trainer_, device_->kernels(), groups_->world(), groups_->group());
     }
     const double rate = learning_rate(options_.optimizer, t);
     std::string line = table.line(t, result, rate, spent.total);
     nlohmann::json metrics = History::metrics(t, result, spent, rate, tokens_per_step());
     if (digests) metrics["digest"] = to_json(*digests);
+    if (held_out_ && (t % options_.eval_every == 0 || t == options_.steps) && !(last && !finite)) {
+      const double loss = evaluate();
+      metrics["held_out_loss"] = number(loss);
+      line += fmt::format("  held out {:.6f}", loss);
+    }
     if (verifier_ && !verifier_->exact()) {
       metrics["largest_difference"] = number(verifier_->largest_difference());
       line += fmt::format("  {:.3g} from the baseline", verifier_->largest_difference());
@@ -181,6 +182,47 @@ ExitStatus Run::train() {
     }
     if (last) return finish(t, result, *digests);
   }
+}
+
+void Run::make_samplers() {
+  const Index context = options_.config.context;
+  Index training = 0;  // tokens; 0: all
+  if (options_.eval_every > 0) {
+    training = file_->size() / 10 * 9;
+    if (file_->size() - training < context + 1 || training < context + 1) {
+      throw UnusableInput(
+          fmt::format("--eval-every {} holds out the last tenth of {}, whose {} tokens are too few for --context "
+                      "{}; at least {} would do",
+                      options_.eval_every, options_.data, file_->size(), context, 10 * (context + 2)));
+    }
+    held_out_ = std::make_unique<Sampler>(*file_, context, options_.seed, training);
+  }
+  sampler_ = std::make_unique<Sampler>(*file_, context, options_.seed, 0, training);
+}
+
+double Run::evaluate() {
+  // Sequence i of the held-out part is in pass i / (N B) of rank i / B mod N; a last pass is filled up with others,
+  // which do not count. Every rank makes every pass, since units are gathered from all.
+  constexpr Index kMostSequences = 64;
+  const Index count = std::min(kMostSequences, held_out_->sequences());
+  const Index B = options_.micro_batch, N = ranks_.size;
+  double sum = 0;
+  for (Index first = 0; first < count; first += N * B) {
+    std::vector<double> losses;
+    try {
+      losses = trainer_->evaluate(*held_out_, first + ranks_.rank * B);
+    } catch (const std::exception& error) {
+      fail_alone(ranks_, error);
+    }
+    const std::vector<std::byte> all =
+        groups_->world().gather_bytes(std::as_bytes(std::span(losses)), Purpose::control, "losses of an evaluation");
+    for (Index i = 0; i < N * B && first + i < count; ++i) {
+      double loss = 0;
+      std::memcpy(&loss, all.data() + i * static_cast<Index>(sizeof loss), sizeof loss);
+      sum += loss;
+    }
+  }
+  return sum / static_cast<double>(count);
 }
 
 nlohmann::json Run::summary(const StateDigests& digests, const Report& report) const {
@@ -206,10 +248,10 @@ nlohmann::json Run::summary(const StateDigests& digests, const Report& report) c
 
 ExitStatus Run::finish(Index t, const StepResult& last, const StateDigests& digests) {
   Report report;
-  report.ranks =
-      comm_->gather(measure(device_->ledger(), traffic_), Purpose::control, "memory and traffic of all ranks");
+  report.ranks = groups_->world().gather(measure(device_->ledger(), traffic_), Purpose::control,
+                                         "memory and traffic of all ranks");
   for (int p = 0; p < kPurposes; ++p) report.collectives[p] = traffic_.last()[p].collective;
-  report.counts_bytes = comm_->counts_bytes();
+  report.counts_bytes = groups_->group().counts_bytes();
   report.formula = program_.formula(formula_setting(options_, options_.order_world(ranks_.size)));
   on_rank0(ranks_, [&] {
     if (out_) out_->write_summary(summary(digests, report));

@@ -19,7 +19,7 @@
 namespace zero {
 namespace {
 
-constexpr Index kBlock = 8192;  ///< elements of a message: 32 KiB
+constexpr Index kBlock = 32768;  ///< bytes of a message
 constexpr int kTag = 1;
 
 /// Announces a part of a tensor; `kind` -1 ends a rank's state.
@@ -28,12 +28,19 @@ struct Header {
   Index tensor = 0;
   Index begin = 0;
   Index size = 0;
+  Dtype dtype = Dtype::fp32;
 };
 
 std::string when(Index t) { return t == 0 ? "before step 1" : fmt::format("step {}", t); }
 
 bool same(double a, double b) {
   return std::bit_cast<std::uint64_t>(a) == std::bit_cast<std::uint64_t>(b) || (std::isnan(a) && std::isnan(b));
+}
+
+/// Element i of either type; bf16 is the upper half of an fp32.
+float element(ConstArray values, Index i) {
+  if (values.dtype == Dtype::fp32) return static_cast<const float*>(values.data)[i];
+  return std::bit_cast<float>(static_cast<std::uint32_t>(static_cast<const std::uint16_t*>(values.data)[i]) << 16);
 }
 
 double difference(float a, float b) {
@@ -57,7 +64,7 @@ template <typename Show>
 void for_each_part(const Trainer& trainer, Show show) {
   trainer.visit_state([&](StateKind kind, const UnitView& view) {
     for (const TensorPart& part : trainer.units()[view.unit].parts(view.begin, view.values.size)) {
-      show(kind, part, static_cast<const float*>(view.values.data) + (part.flat_begin - view.begin));
+      show(kind, part, view.values.part(part.flat_begin - view.begin, part.size));
     }
   });
 }
@@ -66,7 +73,7 @@ void for_each_part(const Trainer& trainer, Show show) {
 
 struct Verifier::Reference {
   std::unique_ptr<Device> device;
-  std::unique_ptr<Communicator> comm;
+  std::unique_ptr<RankGroups> groups;
   Timers timers;
   std::unique_ptr<Trainer> trainer;
 };
@@ -75,7 +82,7 @@ struct Verifier::Reference {
 struct Verifier::Comparison {
   struct Tensor {
     const TensorSpec* spec;
-    const float* values;
+    ConstArray values;
   };
   std::map<std::pair<Index, Index>, Tensor> tensors;  ///< by kind and tensor
   Index step;
@@ -84,35 +91,38 @@ struct Verifier::Comparison {
   std::array<Index, kStateKinds> compared{};
 
   Comparison(const Trainer& reference, Index t) : step(t) {
-    for_each_part(reference, [&](StateKind kind, const TensorPart& part, const float* values) {
+    for_each_part(reference, [&](StateKind kind, const TensorPart& part, ConstArray values) {
       tensors[{static_cast<Index>(kind), part.tensor->id}] = {part.tensor, values};
     });
   }
 
   /// Compares elements [begin, begin + size) of a tensor as rank `rank` keeps them.
-  void add(int rank, const Header& part, Index begin, const float* values, Index size) {
+  void add(int rank, const Header& part, Index begin, ConstArray values) {
+    const Index size = values.size;
     compared[part.kind] += size;
     const auto found = tensors.find({part.kind, part.tensor});
     if (found == tensors.end()) return;  // check_complete() finds the counts different
     const Tensor& tensor = found->second;
-    if (std::memcmp(values, tensor.values + begin, static_cast<std::size_t>(size) * sizeof(float)) == 0) return;
+    if (std::memcmp(values.data, tensor.values.part(begin, size).data, static_cast<std::size_t>(values.bytes())) == 0) {
+      return;
+    }
     for (Index i = 0; i < size; ++i) {
-      const float expected = tensor.values[begin + i];
-      largest = std::max(largest, difference(values[i], expected));
-      const bool bits_differ = std::bit_cast<std::uint32_t>(values[i]) != std::bit_cast<std::uint32_t>(expected);
+      const float got = element(values, i);
+      const float expected = element(tensor.values, begin + i);
+      largest = std::max(largest, difference(got, expected));
+      const bool bits_differ = std::bit_cast<std::uint32_t>(got) != std::bit_cast<std::uint32_t>(expected);
       if (!first.empty() || !bits_differ) continue;
-      first =
-          fmt::format("{}: {} of {}, element {}, is {} on rank {} and {} in the baseline", when(step),
-                      name(static_cast<StateKind>(part.kind)), tensor.spec->name, begin + i, values[i], rank, expected);
+      first = fmt::format("{}: {} of {}, element {}, is {} on rank {} and {} in the baseline", when(step),
+                          name(static_cast<StateKind>(part.kind)), tensor.spec->name, begin + i, got, rank, expected);
     }
   }
 
-  /// Whether each kind was compared wholly: once where it is sharded, once per rank where it is copied.
-  void check_complete(int ranks) const {
+  /// Whether each kind was compared wholly: once for each group where it is sharded, once per rank where it is copied.
+  void check_complete(int ranks, int groups) const {
     for (int kind = 0; kind < kStateKinds; ++kind) {
       Index elements = 0;
       for (const auto& [key, tensor] : tensors) elements += key.first == kind ? tensor.spec->size : 0;
-      if (compared[kind] == elements || compared[kind] == ranks * elements) continue;
+      if (compared[kind] == groups * elements || compared[kind] == ranks * elements) continue;
       throw ResultFailure(fmt::format("{}: the ranks keep {} elements of {}, and the baseline has {}", when(step),
                                       compared[kind], name(static_cast<StateKind>(kind)), elements));
     }
@@ -120,14 +130,16 @@ struct Verifier::Comparison {
 };
 
 Verifier::Verifier(const Ranks& ranks, const Options& options, Index world, const Sampler& sampler, bool exact)
-    : ranks_(ranks), exact_(exact) {
+    : ranks_(ranks), exact_(exact), groups_count_(ranks.size / static_cast<int>(options.shard_group)) {
   on_rank0(ranks_, [&] {
     auto reference = std::make_unique<Reference>();
     reference->device = make_cpu_device(options.products, options.threads);
-    reference->comm = make_communicator(MPI_COMM_SELF, CollectiveKind::canonical, TransportKind::automatic,
-                                        *reference->device, options.timeout_seconds, 0, 0);
+    GroupSetting alone = group_setting(options);
+    alone.shard_group = 1;
+    alone.collectives = CollectiveKind::canonical;
+    reference->groups = std::make_unique<RankGroups>(MPI_COMM_SELF, alone, std::vector<FlatUnit>(), *reference->device);
     reference->trainer = make_reference_trainer(
-        make_context(options, world, *reference->device, *reference->comm, sampler, reference->timers));
+        make_context(options, world, *reference->device, *reference->groups, sampler, reference->timers));
     reference_ = std::move(reference);
   });
 }
@@ -160,15 +172,15 @@ void Verifier::check(Index t, const StepResult& mine, const Trainer& trainer) {
   // Rank 0 takes in all that the others send, whatever it finds, so that no rank is left sending.
   if (ranks_.rank == 0) {
     Comparison comparison(*reference_->trainer, t);
-    for_each_part(trainer, [&](StateKind kind, const TensorPart& part, const float* values) {
-      const Header header{static_cast<Index>(kind), part.tensor->id, part.tensor_begin, part.size};
-      comparison.add(0, header, part.tensor_begin, values, part.size);
+    for_each_part(trainer, [&](StateKind kind, const TensorPart& part, ConstArray values) {
+      const Header header{static_cast<Index>(kind), part.tensor->id, part.tensor_begin, part.size, values.dtype};
+      comparison.add(0, header, part.tensor_begin, values);
     });
     for (int r = 1; r < ranks_.size; ++r) receive_state(r, comparison);
     largest_difference_ = comparison.largest;
     error = error_of([&] {
       if (exact_ && !comparison.first.empty()) throw ResultFailure(comparison.first);
-      comparison.check_complete(ranks_.size);
+      comparison.check_complete(ranks_.size, groups_count_);
     });
   } else {
     send_state(trainer);
@@ -180,11 +192,13 @@ void Verifier::send_state(const Trainer& trainer) const {
   const auto send = [&](const void* data, Index bytes) {
     check_mpi(MPI_Send(data, static_cast<int>(bytes), MPI_BYTE, 0, kTag, ranks_.comm), "MPI_Send");
   };
-  for_each_part(trainer, [&](StateKind kind, const TensorPart& part, const float* values) {
-    const Header header{static_cast<Index>(kind), part.tensor->id, part.tensor_begin, part.size};
+  for_each_part(trainer, [&](StateKind kind, const TensorPart& part, ConstArray values) {
+    const Header header{static_cast<Index>(kind), part.tensor->id, part.tensor_begin, part.size, values.dtype};
     send(&header, sizeof header);
-    for (Index done = 0; done < part.size; done += kBlock) {
-      send(values + done, std::min(kBlock, part.size - done) * static_cast<Index>(sizeof(float)));
+    const Index block = kBlock / size_of(values.dtype);
+    for (Index done = 0; done < part.size; done += block) {
+      const ConstArray some = values.part(done, std::min(block, part.size - done));
+      send(some.data, some.bytes());
     }
   });
   const Header end;
@@ -196,14 +210,15 @@ void Verifier::receive_state(int rank, Comparison& comparison) const {
     check_mpi(MPI_Recv(data, static_cast<int>(bytes), MPI_BYTE, rank, kTag, ranks_.comm, MPI_STATUS_IGNORE),
               "MPI_Recv");
   };
-  std::vector<float> block(kBlock);
+  std::vector<std::byte> bytes(kBlock);
   for (Header header;;) {
     receive(&header, sizeof header);
     if (header.kind < 0) return;
-    for (Index done = 0; done < header.size; done += kBlock) {
-      const Index size = std::min(kBlock, header.size - done);
-      receive(block.data(), size * static_cast<Index>(sizeof(float)));
-      comparison.add(rank, header, header.begin + done, block.data(), size);
+    const Index block = kBlock / size_of(header.dtype);
+    for (Index done = 0; done < header.size; done += block) {
+      const ConstArray some = {bytes.data(), std::min(block, header.size - done), header.dtype};
+      receive(bytes.data(), some.bytes());
+      comparison.add(rank, header, header.begin + done, some);
     }
   }
 }

@@ -41,6 +41,7 @@ class Verifier {
 
   Ranks ranks_;
   bool exact_;
+  int groups_count_;  ///< copies of what is sharded
   double largest_difference_ = 0;
   std::unique_ptr<Reference> reference_;  // rank 0
   std::optional<StepResult> expected_;    // rank 0

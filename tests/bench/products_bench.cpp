@@ -1,10 +1,11 @@
-// The products of a training step, shape by shape: canonical, library, and the libraries called directly, measured in
-// turn in one run on one thread. Prints one line of JSON for each ratio. Times of a shape are medians, weighted with
-// how often a step computes it.
+// The products of a training step, shape by shape: canonical, library, and the libraries called directly, in fp32 and
+// in bf16, measured in turn in one run on one thread. Prints one line of JSON for each ratio. Times of a shape are
+// medians, weighted with how often a step computes it.
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <functional>
 #include <memory>
 #include <random>
@@ -14,13 +15,14 @@
 
 #include "common/device/cpu_isa.h"
 #include "common/device/products_factory.h"
+#include "common/device/scalar_math.h"
 #include "tests/bench/timing.h"
 
 #if defined(__x86_64__)
 #include <immintrin.h>
 #endif
 #ifdef ZERO_HAVE_DNNL
-#include <dnnl.h>
+#include <dnnl.hpp>
 #endif
 
 namespace {
@@ -133,6 +135,8 @@ class Bench {
     canonical_->set_workspace({workspace_.data(), canonical_->workspace_elements()});
 #ifdef ZERO_HAVE_DNNL
     library_ = zero::make_library_products(1);
+    library_workspace_.resize(static_cast<std::size_t>(library_->workspace_elements()));
+    library_->set_workspace({library_workspace_.data(), library_->workspace_elements()});
 #endif
   }
 
@@ -156,6 +160,28 @@ class Bench {
                  preset.c_str(), flops / canonical * 1e-9, flops / library * 1e-9, flops / best * 1e-9, peak * 1e-9);
   }
 
+  // bf16 in and out.
+  void run_bf16(const std::string& preset, const std::vector<Shape>& step) {
+    double canonical = 0, canonical_fp32 = 0, library = 0, onednn = 0, flops = 0;
+    for (const Shape& shape : step) {
+      const Bf16Times t = measure_bf16(shape);
+      canonical += shape.count * t.canonical;
+      canonical_fp32 += shape.count * t.canonical_fp32;
+      library += shape.count * t.library;
+      onednn += shape.count * t.onednn;
+      flops += shape.count * 2.0 * static_cast<double>(shape.m * shape.n * shape.k);
+    }
+    // Without bf16 instructions the library goes through fp32, and oneDNN's own bf16 is no measure.
+    const bool native = library_ && library_->bf16_description().find(" by ") != std::string::npos;
+    if (native) print(preset, "library_bf16_over_called_directly", onednn / library, 0.9);
+    std::fprintf(stderr, "%s: Gflop/s of a step in bf16: canonical %.1f (in fp32 %.1f, ratio %.3f)", preset.c_str(),
+                 flops / canonical * 1e-9, flops / canonical_fp32 * 1e-9, canonical_fp32 / canonical);
+    if (library_)
+      std::fprintf(stderr, ", library %.1f (%s)", flops / library * 1e-9, library_->bf16_description().c_str());
+    if (native) std::fprintf(stderr, ", oneDNN called directly %.1f", flops / onednn * 1e-9);
+    std::fprintf(stderr, "\n");
+  }
+
  private:
   struct Times {
     double canonical, library, onednn, openblas;
@@ -169,6 +195,32 @@ class Bench {
     std::vector<float> values(static_cast<std::size_t>(rows * ld));
     for (float& x : values) x = static_cast<float>(bits_() >> 8) * 0x1p-24F - 0.5F;
     return values;
+  }
+
+  struct Bf16Times {
+    double canonical, canonical_fp32, library, onednn;
+  };
+
+  // Median seconds of each way, in turn in every round; unreachably many of an empty one.
+  static std::vector<double> take_turns(const std::vector<std::function<void()>>& ways, double flops,
+                                        const std::function<void()>& after_round) {
+    const int repetitions = std::max(1, static_cast<int>(1e8 / flops));
+    const int rounds = flops > 5e9 ? 5 : 21;
+    std::vector<std::vector<double>> times(ways.size());
+    for (const auto& way : ways) {
+      if (way) way();
+    }
+    for (int round = 0; round < rounds; ++round) {
+      for (std::size_t w = 0; w < ways.size(); ++w) {
+        const double begin = cpu_clock();
+        for (int r = 0; r < repetitions && ways[w]; ++r) ways[w]();
+        times[w].push_back(ways[w] ? (cpu_clock() - begin) / repetitions : 1e30);
+      }
+      after_round();
+    }
+    std::vector<double> medians;
+    for (const std::vector<double>& of_way : times) medians.push_back(median(of_way));
+    return medians;
   }
 
   // Seconds per product, each alternative in turn in every round.
@@ -198,26 +250,80 @@ class Bench {
                   static_cast<int>(s.ld_b), 0.0F, out.data(), static_cast<int>(s.ld_out));
       };
     }
-    const double flops = 2.0 * static_cast<double>(s.m * s.n * s.k);
-    const int repetitions = std::max(1, static_cast<int>(1e8 / flops));
-    const int rounds = flops > 5e9 ? 5 : 21;
-    std::vector<double> times[4];
-    for (const auto& way : ways) {
-      if (way) way();
+    const std::vector<double> times =
+        take_turns(ways, 2.0 * static_cast<double>(s.m * s.n * s.k), [&] { rates.push_back(fma_rate()); });
+    return {times[0], times[1], times[2], times[3]};
+  }
+
+  static std::vector<zero::Bf16> rounded(const std::vector<float>& values) {
+    std::vector<zero::Bf16> result;
+    result.reserve(values.size());
+    for (const float x : values) result.push_back(zero::from_float<zero::Bf16>(x));
+    return result;
+  }
+
+  Bf16Times measure_bf16(const Shape& s) {
+    const std::vector<float> a = random(s.a_transposed ? s.k : s.m, s.ld_a);
+    const std::vector<float> b = random(s.b_transposed ? s.n : s.k, s.ld_b);
+    std::vector<float> out(static_cast<std::size_t>(s.m * s.ld_out));
+    std::vector<zero::Bf16> half_a = rounded(a), half_b = rounded(b), half_out(out.size());
+    const auto with = [&](zero::Products& products) {
+      const auto half = [](std::vector<zero::Bf16>& v) {
+        return zero::Array{v.data(), static_cast<Index>(v.size()), zero::Dtype::bf16};
+      };
+      products.multiply(half(half_out), s.ld_out, {half(half_a), s.ld_a, s.a_transposed},
+                        {half(half_b), s.ld_b, s.b_transposed}, s.m, s.n, s.k);
+    };
+    const auto in_fp32 = [&] {
+      const auto view = [](const std::vector<float>& v) {
+        return zero::ConstArray{v.data(), static_cast<Index>(v.size())};
+      };
+      canonical_->multiply({out.data(), static_cast<Index>(out.size())}, s.ld_out, {view(a), s.ld_a, s.a_transposed},
+                           {view(b), s.ld_b, s.b_transposed}, s.m, s.n, s.k);
+    };
+    std::vector<std::function<void()>> ways = {[&] { with(*canonical_); }, in_fp32, {}, {}};
+    if (library_) ways[2] = [&] { with(*library_); };
+#ifdef ZERO_HAVE_DNNL
+    using dnnl::memory;
+    const auto matrix = [&](std::vector<zero::Bf16>& v, Index rows, Index columns, Index ld, bool transposed) {
+      const memory::desc layout{
+          {rows, columns}, memory::data_type::bf16, transposed ? memory::dims{1, ld} : memory::dims{ld, 1}};
+      return memory(layout, engine_, v.data());
+    };
+    memory left = matrix(half_a, s.m, s.k, s.ld_a, s.a_transposed);
+    memory right = matrix(half_b, s.k, s.n, s.ld_b, s.b_transposed);
+    memory product = matrix(half_out, s.m, s.n, s.ld_out, false);
+    dnnl::matmul direct;
+    if (library_->bf16_description().find(" by ") != std::string::npos) {
+#if DNNL_VERSION_MAJOR >= 3
+      direct = dnnl::matmul({engine_, left.get_desc(), right.get_desc(), product.get_desc()});
+#else
+      direct = dnnl::matmul({{left.get_desc(), right.get_desc(), product.get_desc()}, engine_});
+#endif
+      ways[3] = [&] {
+        direct.execute(stream_, {{DNNL_ARG_SRC, left}, {DNNL_ARG_WEIGHTS, right}, {DNNL_ARG_DST, product}});
+        stream_.wait();
+      };
     }
-    for (int round = 0; round < rounds; ++round) {
-      for (std::size_t w = 0; w < ways.size(); ++w) {
-        const double begin = cpu_clock();
-        for (int r = 0; r < repetitions && ways[w]; ++r) ways[w]();
-        times[w].push_back(ways[w] ? (cpu_clock() - begin) / repetitions : 1e30);
-      }
-      rates.push_back(fma_rate());
+#endif
+    const std::vector<double> times = take_turns(ways, 2.0 * static_cast<double>(s.m * s.n * s.k), [] {});
+    if (print_shapes_) {
+      const double flops = 2e-9 * static_cast<double>(s.m * s.n * s.k);
+      std::fprintf(stderr,
+                   "  %6ld x %6ld x %6ld %d%d: bf16 %6.1f fp32 %6.1f (%.3f) library %6.1f direct %6.1f (%.3f)\n", s.m,
+                   s.n, s.k, s.a_transposed, s.b_transposed, flops / times[0], flops / times[1], times[1] / times[0],
+                   flops / times[2], flops / times[3], times[3] / times[2]);
     }
-    return {median(times[0]), median(times[1]), median(times[2]), median(times[3])};
+    return {times[0], times[1], times[2], times[3]};
   }
 
   std::unique_ptr<zero::Products> canonical_, library_;
-  std::vector<float> workspace_;
+  std::vector<float> workspace_, library_workspace_;
+#ifdef ZERO_HAVE_DNNL
+  dnnl::engine engine_{dnnl::engine::kind::cpu, 0};
+  dnnl::stream stream_{engine_};
+#endif
+  bool print_shapes_ = std::getenv("SHAPES") != nullptr;
   Cblas openblas_;
   std::mt19937 bits_{7};
 };
@@ -226,9 +332,13 @@ class Bench {
 
 int main(int argc, char** argv) {
   Bench bench;
-  bench.run("tiny", step_of(8, 128, 128, 4, 256, 4));
+  const auto run = [&](const std::string& preset, const std::vector<Shape>& step) {
+    bench.run(preset, step);
+    bench.run_bf16(preset, step);
+  };
+  run("tiny", step_of(8, 128, 128, 4, 256, 4));
   if (argc > 1 && std::string_view(argv[1]) == "--quick") return 0;
-  bench.run("small", step_of(4, 256, 384, 6, 256, 6));
-  bench.run("gpt2", step_of(1, 256, 768, 12, 50257, 12));
+  run("small", step_of(4, 256, 384, 6, 256, 6));
+  run("gpt2", step_of(1, 256, 768, 12, 50257, 12));
   return 0;
 }

@@ -221,7 +221,7 @@ TEST_P(EveryIsa, AdamWIsTheFormulaElementByElement) {
                                                 (std::sqrt(ev[i] / d(step.bias_correction2)) + d(step.epsilon)) +
                                             d(step.weight_decay) * d(p[i])));
     }
-    kernels.adamw(view(p), view(m), view(v), view(g), step);
+    kernels.adamw(view(p), view(m), view(v), view(g), {}, step);
     for (std::size_t i = 0; i < p.size(); ++i) {
       EXPECT_NEAR(static_cast<double>(p[i]), ep[i], 2e-7);
       EXPECT_NEAR(static_cast<double>(m[i]), em[i], 2e-8);
@@ -241,7 +241,7 @@ TEST_P(EveryIsa, AdamWLeavesZerosAtZeroAndDecaysWithoutAGradient) {
   std::vector<float> p(40, 0.0F), m(40, 0.0F), v(40, 0.0F);
   const std::vector<float> g(40, 0.0F);
   p[39] = 2.0F;
-  kernels.adamw(view(p), view(m), view(v), view(g), step);
+  kernels.adamw(view(p), view(m), view(v), view(g), {}, step);
   EXPECT_EQ(p[39], 1.75F);
   p[39] = 0.0F;
   EXPECT_EQ(bits(p), bits(g)) << "padding stays zero";
@@ -253,7 +253,7 @@ TEST_P(EveryIsa, AdamWHidesNoNan) {
   std::vector<float> p(33, 1.0F), m(33, 0.0F), v(33, 0.0F), g(33, 1.0F);
   g[7] = kNan;
   g[32] = kInfinity;
-  kernels.adamw(view(p), view(m), view(v), view(g), {.learning_rate = 0.1F, .beta1 = 0.9F, .beta2 = 0.9F});
+  kernels.adamw(view(p), view(m), view(v), view(g), {}, {.learning_rate = 0.1F, .beta1 = 0.9F, .beta2 = 0.9F});
   EXPECT_EQ(kernels.first_non_finite(view(p)), 7);
   EXPECT_FALSE(std::isfinite(m[32]));
   EXPECT_FALSE(std::isfinite(v[32]));
@@ -269,6 +269,16 @@ TEST_P(EveryIsa, RefusesViewsThatDoNotFit) {
   EXPECT_THROW(kernels.gelu_backward(view(four), view(five)), std::logic_error);
   const std::int32_t token = 4;
   EXPECT_THROW(kernels.embedding_forward(view(five), &token, view(four), view(four), 1, 1, 1), std::logic_error);
+  const std::int32_t negative = -1;
+  EXPECT_THROW(kernels.token_table_backward(view(four), 0, &negative, view(four), 1, 1), std::logic_error);
+  for (const double rate : {-0.1, 1.0, static_cast<double>(kNan)}) {
+    EXPECT_THROW(kernels.dropout(view(four), view(four), rate, 1, 2, 0), std::logic_error) << rate;
+  }
+  std::vector<Bf16> half(4);
+  EXPECT_THROW(kernels.gelu_backward(view(four), view(half)), std::logic_error);
+  EXPECT_THROW(kernels.adamw(view(four), view(four), view(four), view(half), view(four), {}), std::logic_error);
+  const std::vector<ConstArray> integers = {{&token, 1, Dtype::int32}};
+  EXPECT_THROW(kernels.tree_sum(view(four).part(0, 1), integers), std::logic_error);
 }
 
 }  // namespace

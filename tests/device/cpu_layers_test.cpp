@@ -60,9 +60,16 @@ TEST_P(EveryLayer, EmbeddingAddsTokenAndPositionRows) {
         at = r < T ? gradient[z(r * C + c)] : at + gradient[z(r * C + c)];
       }
     }
-    kernels.embedding_backward(view(d_table), view(d_positions), tokens.data(), view(gradient), B, T, C);
+    kernels.token_table_backward(view(d_table), 0, tokens.data(), view(gradient), B * T, C);
+    kernels.position_table_backward(view(d_positions), view(gradient), B, T, C);
     EXPECT_EQ(bits(d_table), bits(expected_table));
     EXPECT_EQ(bits(d_positions), bits(expected_positions));
+    std::vector<float> blocks = head;  // the table's rows in two blocks, with one row between them left as it was
+    for (const auto& [first, rows] : {std::pair<Index, Index>{0, 2}, {3, 1}}) {
+      kernels.token_table_backward(view(blocks).part(first * C, rows * C), first, tokens.data(), view(gradient), B * T,
+                                   C);
+    }
+    EXPECT_EQ(bits(blocks), bits(expected_table));
   }
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include "common/base/error.h"
 #include "common/device/cpu_device.h"
@@ -86,13 +87,19 @@ TEST_F(CpuDeviceTest, EqualSizesHaveEqualOffsetsInAPage) {
   EXPECT_EQ(offset(gradients), offset(in_flight));
 }
 
-TEST_F(CpuDeviceTest, TheFourStreamsOfAdamWBeginAtDifferentOffsetsInAPage) {
+TEST_F(CpuDeviceTest, TheStreamsOfAdamWBeginAtDifferentOffsetsInAPage) {
   const auto offset = [](const Buffer& buffer) { return reinterpret_cast<std::uintptr_t>(buffer.array().data) % 4096; };
-  for (int unit = 0; unit < 3; ++unit) {
-    const Buffer buffers[] = {device->allocate(Category::parameters, 1000), device->allocate(Category::gradients, 1000),
-                              device->allocate(Category::optimizer, 1000), device->allocate(Category::optimizer, 1000)};
-    for (const Buffer& a : buffers) {
-      for (const Buffer& b : buffers) EXPECT_TRUE(&a == &b || offset(a) != offset(b));
+  for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+    for (int unit = 0; unit < 4; ++unit) {
+      std::vector<Buffer> buffers;
+      buffers.push_back(device->allocate(Category::parameters, 1000, dtype));
+      buffers.push_back(device->allocate(Category::gradients, 1000, dtype));
+      for (int moment = 0; moment < (dtype == Dtype::bf16 ? 3 : 2); ++moment) {  // bf16: the master weights too
+        buffers.push_back(device->allocate(Category::optimizer, 1000));
+      }
+      for (const Buffer& a : buffers) {
+        for (const Buffer& b : buffers) EXPECT_TRUE(&a == &b || offset(a) != offset(b));
+      }
     }
   }
 }

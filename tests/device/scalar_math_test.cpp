@@ -184,6 +184,69 @@ TEST(ElementHash, ChangesInAboutHalfItsBitsWithEveryInputBit) {
   }
 }
 
+TEST(Bf16, EveryNumberComesBackFromFp32) {
+  for (std::uint32_t bits = 0; bits <= 0xFFFF; ++bits) {
+    const Bf16 stored{static_cast<std::uint16_t>(bits)};
+    const float wide = to_float(stored);
+    EXPECT_EQ(bits_of(wide), bits << 16);
+    const std::uint32_t expected = std::isnan(wide) ? bits | 0x40U : bits;  // a signalling NaN becomes a quiet one
+    EXPECT_EQ(from_float<Bf16>(wide).bits, expected) << bits;
+  }
+}
+
+TEST(Bf16, RoundsToNearestWithTiesToEven) {
+  // Every finite bf16 and its successor away from zero: what lies between goes to the nearer one.
+  for (const std::uint32_t sign : {0U, 0x8000U}) {
+    for (std::uint32_t below = sign; below < (sign | 0x7F80U); ++below) {
+      const std::uint32_t even = (below & 1U) == 0 ? below : below + 1;
+      const auto rounded = [&](std::uint32_t low) { return from_float<Bf16>(float_of(below << 16 | low)).bits; };
+      ASSERT_EQ(rounded(0x0001), below);
+      ASSERT_EQ(rounded(0x7FFF), below);
+      ASSERT_EQ(rounded(0x8000), even) << below;
+      ASSERT_EQ(rounded(0x8001), below + 1);
+      ASSERT_EQ(rounded(0xFFFF), below + 1);
+    }
+  }
+}
+
+TEST(Bf16, OfSpecialValues) {
+  const auto rounded = [](float x) { return from_float<Bf16>(x).bits; };
+  EXPECT_EQ(rounded(0.0F), 0x0000);
+  EXPECT_EQ(rounded(-0.0F), 0x8000);
+  EXPECT_EQ(rounded(1.0F), 0x3F80);
+  EXPECT_EQ(rounded(kInfinity), 0x7F80);
+  EXPECT_EQ(rounded(-kInfinity), 0xFF80);
+  EXPECT_EQ(rounded(std::numeric_limits<float>::max()), 0x7F80) << "past half a step above the largest: infinity";
+  EXPECT_EQ(rounded(-std::numeric_limits<float>::max()), 0xFF80);
+  EXPECT_EQ(rounded(float_of(0x7F7F7FFF)), 0x7F7F) << "the largest bf16";
+  EXPECT_EQ(rounded(float_of(0x7F7F8000)), 0x7F80);
+  EXPECT_EQ(rounded(std::numeric_limits<float>::denorm_min()), 0x0000);
+  EXPECT_EQ(rounded(float_of(0x00008000)), 0x0000) << "half of the least subnormal: a tie to even";
+  EXPECT_EQ(rounded(float_of(0x00008001)), 0x0001);
+  EXPECT_EQ(rounded(float_of(0x007FFFFF)), 0x0080) << "the largest subnormal of fp32 is the least normal number";
+  for (std::uint32_t payload = 1; payload < 0x800000; payload += 641) {
+    for (const std::uint32_t sign : {0U, 0x80000000U}) {
+      const std::uint32_t bits = rounded(float_of(sign | 0x7F800000U | payload));
+      ASSERT_EQ(bits & 0xFFC0U, (sign >> 16) | 0x7FC0U) << "a quiet NaN of the same sign";
+      ASSERT_EQ(bits & 0x3FU, payload >> 16 & 0x3FU);
+    }
+  }
+}
+
+TEST(DropoutScalars, KeepWordsFromRateTimesTwoToThe32On) {
+  EXPECT_EQ(dropout_scalars(0).least_kept, 0U);
+  EXPECT_EQ(dropout_scalars(0).scale, 1.0F);
+  EXPECT_EQ(dropout_scalars(0.5).least_kept, 0x80000000U);
+  EXPECT_EQ(dropout_scalars(0.5).scale, 2.0F);
+  EXPECT_EQ(dropout_scalars(0.1).least_kept, 429496730U) << "0.1 * 2^32 = 429496729.6";
+  EXPECT_EQ(dropout_scalars(0.1).scale, static_cast<float>(1 / 0.9));
+  EXPECT_EQ(dropout_scalars(0x1p-32).least_kept, 1U);
+  EXPECT_EQ(dropout_scalars(1 - 0x1p-50).least_kept, std::uint64_t{1} << 32) << "above every word";
+  EXPECT_EQ(dropout_element(3.0F, 429496729U, dropout_scalars(0.1)), 0.0F);
+  EXPECT_EQ(dropout_element(3.0F, 429496730U, dropout_scalars(0.1)), 3.0F * static_cast<float>(1 / 0.9));
+  EXPECT_EQ(dropout_element(3.0F, 0xFFFFFFFFU, dropout_scalars(1 - 0x1p-50)), 0.0F);
+}
+
 TEST(TreeSplit, IsTheLargestPowerOfTwoBelow) {
   const std::vector<std::size_t> expected = {1, 2, 2, 4, 4, 4, 4, 8};
   for (std::size_t n = 2; n <= 9; ++n) EXPECT_EQ(tree_split(n), expected[n - 2]);

@@ -10,11 +10,31 @@
 #include "common/base/random.h"
 #include "common/device/array.h"
 #include "common/device/cpu_isa.h"
+#include "common/device/scalar_math.h"
 
 namespace zero::test {
 
 inline Array view(std::vector<float>& v) { return {v.data(), static_cast<Index>(v.size()), Dtype::fp32}; }
 inline ConstArray view(const std::vector<float>& v) { return {v.data(), static_cast<Index>(v.size()), Dtype::fp32}; }
+
+inline Array view(std::vector<Bf16>& v) { return {v.data(), static_cast<Index>(v.size()), Dtype::bf16}; }
+inline ConstArray view(const std::vector<Bf16>& v) { return {v.data(), static_cast<Index>(v.size()), Dtype::bf16}; }
+
+/// Values as they are stored, and back.
+template <class T>
+std::vector<T> stored(const std::vector<float>& v) {
+  std::vector<T> result;
+  result.reserve(v.size());
+  for (const float x : v) result.push_back(from_float<T>(x));
+  return result;
+}
+template <class T>
+std::vector<float> widened(const std::vector<T>& v) {
+  std::vector<float> result;
+  result.reserve(v.size());
+  for (const T x : v) result.push_back(to_float(x));
+  return result;
+}
 
 /// `n` values in [-scale, scale), each stream its own.
 inline std::vector<float> values(Index n, std::uint64_t stream, float scale = 1) {
@@ -34,6 +54,8 @@ inline std::vector<std::uint32_t> bits(const std::vector<float>& v) {
   for (const float x : v) result.push_back(bits(x));
   return result;
 }
+
+inline std::vector<std::uint32_t> bits(const std::vector<Bf16>& v) { return bits(widened(v)); }
 
 /// The instruction sets that this machine and build have.
 inline std::vector<CpuIsa> isas() {

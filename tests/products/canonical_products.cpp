@@ -3,6 +3,7 @@
 #include <bit>
 #include <limits>
 #include <memory>
+#include <stdexcept>
 
 #include "common/base/error.h"
 #include "common/device/products_factory.h"
@@ -160,7 +161,7 @@ TEST(CanonicalProducts, WithoutRowsOrColumnsTouchNothing) {
 TEST(CanonicalProducts, TakeAWorkspaceThatDependsOnTheThreadsOnly) {
   for (const Canonical& one : all_available()) {
     const int threads = one.text[one.text.find(',') + 2] - '0';
-    EXPECT_EQ(one.products->workspace_elements(), 159744 * threads) << one.text;
+    EXPECT_EQ(one.products->workspace_elements(), 356352 * threads) << one.text;
   }
 }
 

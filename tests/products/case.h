@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "common/device/products.h"
+#include "common/device/scalar_math.h"
 
 namespace zero {
 
@@ -44,6 +45,26 @@ struct Case {
     return out;
   }
 
+  // Rounds the operands to bf16 values.
+  void round_operands() {
+    for (float& x : a) x = to_float(from_float<Bf16>(x));
+    for (float& x : b) x = to_float(from_float<Bf16>(x));
+  }
+
+  // The same with operands and outputs stored as said; operands in bf16 must have been rounded. Outputs are widened.
+  [[nodiscard]] std::vector<float> multiply(Products& products, Dtype operands, Dtype outputs) const {
+    const std::vector<Bf16> half_a = halves(a), half_b = halves(b);
+    std::vector<float> out(at(m * ld_out()), kUntouched);
+    std::vector<Bf16> half_out = halves(out);
+    const bool half = operands == Dtype::bf16;
+    const Array to = outputs == Dtype::bf16 ? Array{half_out.data(), m * ld_out(), Dtype::bf16}
+                                            : Array{out.data(), m * ld_out(), Dtype::fp32};
+    products.multiply(to, ld_out(), {half ? view(half_a) : view(a), ld_a(), a_transposed},
+                      {half ? view(half_b) : view(b), ld_b(), b_transposed}, m, n, k);
+    for (std::size_t i = 0; i < out.size() && outputs == Dtype::bf16; ++i) out[i] = to_float(half_out[i]);
+    return out;
+  }
+
   // One chain of fma in rising p for each output: the definition.
   [[nodiscard]] std::vector<float> chains() const {
     std::vector<float> out(at(m * ld_out()), kUntouched);
@@ -65,6 +86,13 @@ struct Case {
  private:
   static std::size_t at(Index i) { return static_cast<std::size_t>(i); }
   static ConstArray view(const std::vector<float>& v) { return {v.data(), static_cast<Index>(v.size())}; }
+  static ConstArray view(const std::vector<Bf16>& v) { return {v.data(), static_cast<Index>(v.size()), Dtype::bf16}; }
+  static std::vector<Bf16> halves(const std::vector<float>& v) {
+    std::vector<Bf16> result;
+    result.reserve(v.size());
+    for (const float x : v) result.push_back(from_float<Bf16>(x));
+    return result;
+  }
 };
 
 }  // namespace zero

@@ -1,96 +1,35 @@
 // Canonical products: packed panels and a block of outputs in registers, as every fast product has, with one rule
 // more. Each output is one chain of fma in rising p: the block of outputs is reloaded between panels of p, and p is
 // never split over lanes, accumulators or threads. So blocking, vector width and compiler cannot change a bit.
+//
+// bf16 operands are widened while they are packed. The chains of a bf16 `out` stand in fp32 in the workspace until they
+// are complete; each output is rounded once.
 #include "common/device/cpu/canonical_product.h"
 
 #include <cstddef>
 #include <cstdint>
 
-#if defined(__AVX2__)
-#include <immintrin.h>
-#elif defined(__aarch64__)
-#include <arm_neon.h>
-#endif
+#include "common/device/cpu/canonical_vectors.h"
+#include "common/device/scalar_math.h"
 
 namespace zero {
 namespace {
 
 using Index = std::int64_t;
 
-// A vector of outputs, and the block of outputs (kRows rows of kVectors vectors) that the registers hold.
-#if defined(__AVX512F__)
-using Vec = __m512;
-constexpr int kLanes = 16, kRows = 8, kVectors = 3;
-Vec zeros() { return _mm512_setzero_ps(); }
-Vec load(const float* from) { return _mm512_loadu_ps(from); }
-void store(float* to, Vec value) { _mm512_storeu_ps(to, value); }
-Vec broadcast(const float* from) { return _mm512_set1_ps(*from); }
-Vec fma(Vec a, Vec b, Vec sum) { return _mm512_fmadd_ps(a, b, sum); }
-#elif defined(__AVX2__) && defined(__FMA__)
-using Vec = __m256;
-constexpr int kLanes = 8, kRows = 6, kVectors = 2;
-Vec zeros() { return _mm256_setzero_ps(); }
-Vec load(const float* from) { return _mm256_loadu_ps(from); }
-void store(float* to, Vec value) { _mm256_storeu_ps(to, value); }
-Vec broadcast(const float* from) { return _mm256_broadcast_ss(from); }
-Vec fma(Vec a, Vec b, Vec sum) { return _mm256_fmadd_ps(a, b, sum); }
-#elif defined(__aarch64__)
-using Vec = float32x4_t;
-constexpr int kLanes = 4, kRows = 8, kVectors = 3;
-Vec zeros() { return vdupq_n_f32(0); }
-Vec load(const float* from) { return vld1q_f32(from); }
-void store(float* to, Vec value) { vst1q_f32(to, value); }
-Vec broadcast(const float* from) { return vld1q_dup_f32(from); }
-Vec fma(Vec a, Vec b, Vec sum) { return vfmaq_f32(sum, a, b); }
-#else
-struct Vec {
-  float lane[4];
-};
-constexpr int kLanes = 4, kRows = 4, kVectors = 1;
-
-Vec zeros() { return {}; }
-
-Vec load(const float* from) { return {{from[0], from[1], from[2], from[3]}}; }
-
-void store(float* to, Vec value) {
-  for (int l = 0; l < kLanes; ++l) to[l] = value.lane[l];
-}
-
-Vec broadcast(const float* from) { return {{*from, *from, *from, *from}}; }
-
-// fma without the instruction. In double the product is exact and the sum has one rounding, whose error is exact
-// (Knuth's two-sum). Rounding to odd instead (Boldo and Melquiond, "Emulation of a FMA and correctly rounded sums:
-// proved algorithms using rounding to odd", 2008) makes the second rounding, to float, the only one that counts.
-float fma(float a, float b, float sum) {
-  const double product = static_cast<double>(a) * static_cast<double>(b);
-  const double addend = static_cast<double>(sum);
-  const double rounded = product + addend;
-  const double part = rounded - product;
-  const double error = (product - (rounded - part)) + (addend - part);
-  std::int64_t bits = __builtin_bit_cast(std::int64_t, rounded);
-  const std::int64_t inexact = (error < 0) | (error > 0);  // neither for a NaN: then nothing is to be mended
-  const std::int64_t to_odd = inexact & ~bits & 1;
-  const std::int64_t inward = (error < 0) ^ (rounded < 0);
-  bits += to_odd - 2 * (to_odd & inward);
-  return static_cast<float>(__builtin_bit_cast(double, bits));
-}
-
-Vec fma(Vec a, Vec b, Vec sum) {
-  for (int l = 0; l < kLanes; ++l) sum.lane[l] = fma(a.lane[l], b.lane[l], sum.lane[l]);
-  return sum;
-}
-#endif
-
-// The panels in the workspace: of b kDepth x kColumns, which the second-level cache keeps, and of a transposed a
-// kTiles * kRows rows of kDepth.
-constexpr Index kDepth = kCanonicalDepth, kColumns = kCanonicalColumns, kTiles = kCanonicalRows / kRows;
+// The panels in the workspace: of b kDepth x kColumns, which the second-level cache keeps, and of an a that is
+// transposed or bf16 kPanelRows rows of kDepth.
+constexpr Index kDepth = kCanonicalDepth, kColumns = kCanonicalColumns, kPanelRows = kCanonicalRows / kRows * kRows;
+// Rows of chains in the workspace: whole panels of rows, so that every block of outputs is in full there.
+constexpr Index kChainRows = kCanonicalChainRows / kPanelRows * kPanelRows;
 constexpr Index kLines = kLanes < 8 ? kLanes : 8;  // lines transposed at a time
 
 Index min(Index a, Index b) { return a < b ? a : b; }
 
 // to[p * stride + i] = from[i * ld + p] for i in [0, kLines), p in [0, depth); lines from `valid` on repeat the last.
-void transpose_lines(float* to, Index stride, const float* from, Index ld, Index valid, Index depth) {
-  const float* line[kLines];
+template <class T>
+void transpose_lines(float* to, Index stride, const T* from, Index ld, Index valid, Index depth) {
+  const T* line[kLines];
   for (Index i = 0; i < kLines; ++i) line[i] = from + min(i, valid - 1) * ld;
   Index p = 0;
 #if defined(__AVX2__)
@@ -100,8 +39,8 @@ void transpose_lines(float* to, Index stride, const float* from, Index ld, Index
       __m256 part[4];
 #pragma GCC unroll 4
       for (int q = 0; q < 4; ++q) {
-        part[q] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(line[q] + p + e)),
-                                       _mm_loadu_ps(line[q + 4] + p + e), 1);
+        part[q] =
+            _mm256_insertf128_ps(_mm256_castps128_ps256(load_four(line[q] + p + e)), load_four(line[q + 4] + p + e), 1);
       }
       const __m256 low01 = _mm256_unpacklo_ps(part[0], part[1]), high01 = _mm256_unpackhi_ps(part[0], part[1]);
       const __m256 low23 = _mm256_unpacklo_ps(part[2], part[3]), high23 = _mm256_unpackhi_ps(part[2], part[3]);
@@ -114,7 +53,7 @@ void transpose_lines(float* to, Index stride, const float* from, Index ld, Index
   }
 #endif
   for (; p < depth; ++p) {
-    for (Index i = 0; i < kLines; ++i) to[p * stride + i] = line[i][p];
+    for (Index i = 0; i < kLines; ++i) to[p * stride + i] = to_float(line[i][p]);
   }
 }
 
@@ -123,7 +62,9 @@ Index block_vectors(Index left) { return left == kVectors + 1 ? (left + 1) / 2 :
 
 // b(p0 + p, j0 + j) for p in [0, depth), j in [0, columns), as blocks of columns, each with its rows one after the
 // other; the last block is filled up to whole vectors with copies of its last column.
+template <class T>
 void pack_right(float* to, const CanonicalProduct& x, Index p0, Index j0, Index depth, Index columns) {
+  const T* const right = static_cast<const T*>(x.b);
   const Index vectors = (columns + kLanes - 1) / kLanes;
   for (Index v = 0, w = 0; v < vectors; v += w) {
     w = block_vectors(vectors - v);
@@ -132,34 +73,63 @@ void pack_right(float* to, const CanonicalProduct& x, Index p0, Index j0, Index 
     if (x.b_transposed) {
       for (Index j = 0; j < width; j += kLines) {
         const Index line = min(j, valid - 1);
-        transpose_lines(block + j, width, x.b + (j0 + begin + line) * x.ld_b + p0, x.ld_b, valid - line, depth);
+        transpose_lines(block + j, width, right + (j0 + begin + line) * x.ld_b + p0, x.ld_b, valid - line, depth);
       }
       continue;
     }
-    const float* const from = x.b + p0 * x.ld_b + j0 + begin;
+    const T* const from = right + p0 * x.ld_b + j0 + begin;
     for (Index p = 0; p < depth; ++p) {
       if (valid == width) {
         for (Index j = 0; j < width; j += kLanes) store(block + p * width + j, load(from + p * x.ld_b + j));
       } else {
-        for (Index j = 0; j < width; ++j) block[p * width + j] = from[p * x.ld_b + min(j, valid - 1)];
+        for (Index j = 0; j < width; ++j) block[p * width + j] = to_float(from[p * x.ld_b + min(j, valid - 1)]);
       }
     }
   }
 }
 
 // a(i0 + i, p0 + p) of a transposed a, for i in [0, rows), p in [0, depth), as tiles of kRows rows, each with its
-// columns one after the other; the last tile is filled up with copies of its last row. An a that is not transposed is
-// read where it is: the rows of a block of outputs are as many streams.
-void pack_left(float* to, const CanonicalProduct& x, Index i0, Index p0, Index rows, Index depth) {
-  const float* from = x.a + p0 * x.ld_a + i0;
+// columns one after the other; the last tile is filled up with copies of its last row.
+template <class T>
+void pack_left_transposed(float* to, const CanonicalProduct& x, Index i0, Index p0, Index rows, Index depth) {
+  const T* from = static_cast<const T*>(x.a) + p0 * x.ld_a + i0;
   const Index whole = rows / kRows;
   for (Index p = 0; p < depth; ++p) {
     for (Index t = 0; t < whole; ++t) {
-      __builtin_memcpy(to + (t * depth + p) * kRows, from + p * x.ld_a + t * kRows, kRows * sizeof(float));
+      for (Index i = 0; i < kRows; ++i) {
+        to[(t * depth + p) * kRows + i] = to_float(from[p * x.ld_a + t * kRows + i]);
+      }
     }
     for (Index i = 0; whole * kRows < rows && i < kRows; ++i) {
-      to[(whole * depth + p) * kRows + i] = from[p * x.ld_a + min(whole * kRows + i, rows - 1)];
+      to[(whole * depth + p) * kRows + i] = to_float(from[p * x.ld_a + min(whole * kRows + i, rows - 1)]);
     }
+  }
+}
+
+// The rows of a.
+struct Left {
+  const float* from;
+  Index stride;  // from one row to the next; 0: tiles of pack_left_transposed()
+};
+
+// Rows i0 .. i0 + rows - 1 of a, columns p0 .. p0 + depth - 1. An fp32 a that is not transposed is read where it is:
+// the rows of a block of outputs are as many streams.
+template <class T>
+Left left_rows(float* panel, const CanonicalProduct& x, Index i0, Index p0, Index rows, Index depth) {
+  if (x.a_transposed) {
+    pack_left_transposed<T>(panel, x, i0, p0, rows, depth);
+    return {panel, 0};
+  }
+  const T* const from = static_cast<const T*>(x.a) + i0 * x.ld_a + p0;
+  if constexpr (sizeof(T) == sizeof(float)) {
+    return {from, x.ld_a};
+  } else {
+    for (Index i = 0; i < rows; ++i) {
+      Index p = 0;
+      for (; p + kLanes <= depth; p += kLanes) store(panel + i * kDepth + p, load(from + i * x.ld_a + p));
+      for (; p < depth; ++p) panel[i * kDepth + p] = to_float(from[i * x.ld_a + p]);
+    }
+    return {panel, kDepth};
   }
 }
 
@@ -221,28 +191,77 @@ void edge_block(Block run, float* out, Index ld_out, const float* const* rows, c
   }
 }
 
-// The products of a packed panel of b (`depth` x `columns`) with rows i0 .. i0 + rows - 1 of a, added to the chains of
-// outputs from column j0 on.
-void multiply_panel(const CanonicalProduct& x, const float* right, const float* left, Index i0, Index j0, Index p0,
-                    Index rows, Index columns, Index depth) {
+// Where the chains of some rows and columns stand.
+struct Chains {
+  float* at;
+  Index ld;
+  bool in_workspace;  // then every block is there in full, and what is past the last row or column does not matter
+};
+
+// `depth` links, from p0 on, of the chains of `rows` rows and `columns` columns: with a packed panel of b.
+void multiply_panel(const Chains& chains, const Left& left, const float* right, Index p0, Index rows, Index columns,
+                    Index depth) {
   const Index vectors = (columns + kLanes - 1) / kLanes;
   for (Index v = 0, w = 0; v < vectors; v += w) {
     w = block_vectors(vectors - v);
-    const Block run = x.a_transposed ? block_of<true>(w) : block_of<false>(w);
+    const Block run = left.stride == 0 ? block_of<true>(w) : block_of<false>(w);
     const Index valid_columns = min(w * kLanes, columns - v * kLanes);
     for (Index i = 0; i < rows; i += kRows) {
       const Index valid_rows = min(kRows, rows - i);
       const float* row[kRows];
       for (Index r = 0; r < kRows; ++r) {
-        row[r] = x.a_transposed ? left + i * depth : x.a + (i0 + min(i + r, rows - 1)) * x.ld_a + p0;
+        row[r] = left.stride == 0 ? left.from + i * depth : left.from + min(i + r, rows - 1) * left.stride;
       }
-      float* const out = x.out + (i0 + i) * x.ld_out + j0 + v * kLanes;
+      float* const out = chains.at + i * chains.ld + v * kLanes;
       const float* const b = right + v * kLanes * depth;
-      if (valid_rows == kRows && valid_columns == w * kLanes) {
-        run(out, x.ld_out, row, b, depth, p0 == 0);
+      if (chains.in_workspace || (valid_rows == kRows && valid_columns == w * kLanes)) {
+        run(out, chains.ld, row, b, depth, p0 == 0);
       } else {
-        edge_block(run, out, x.ld_out, row, b, depth, p0 == 0, valid_rows, valid_columns);
+        edge_block(run, out, chains.ld, row, b, depth, p0 == 0, valid_rows, valid_columns);
       }
+    }
+  }
+}
+
+// Rounds complete chains.
+void round_chains(Bf16* out, Index ld_out, const Chains& chains, Index rows, Index columns) {
+  for (Index i = 0; i < rows; ++i) {
+    for (Index j = 0; j < columns; ++j) out[i * ld_out + j] = from_float<Bf16>(chains.at[i * chains.ld + j]);
+  }
+}
+
+// Outputs of rows i0 .. i0 + rows - 1 and columns j0 .. j0 + columns - 1, kColumns at most, and kChainRows at most
+// where `out` is bf16.
+template <class T>
+void multiply_rows(const CanonicalProduct& x, Index i0, Index j0, Index rows, Index columns) {
+  float* const right = x.workspace;
+  float* const panel = right + kDepth * kColumns;
+  float* const chains_in_workspace = panel + kCanonicalRows * kDepth;
+  for (Index p0 = 0; p0 < x.k; p0 += kDepth) {
+    const Index depth = min(kDepth, x.k - p0);
+    pack_right<T>(right, x, p0, j0, depth, columns);
+    for (Index i = 0; i < rows; i += kPanelRows) {
+      const Index panel_rows = min(kPanelRows, rows - i);
+      const Left left = left_rows<T>(panel, x, i0 + i, p0, panel_rows, depth);
+      const Index at = (i0 + i) * x.ld_out + j0;
+      // Chains that end in their first panel need no room of their own.
+      const Chains chains = x.out_is_bf16
+                                ? Chains{chains_in_workspace + (x.k > kDepth ? i * kColumns : 0), kColumns, true}
+                                : Chains{static_cast<float*>(x.out) + at, x.ld_out, false};
+      multiply_panel(chains, left, right, p0, panel_rows, columns, depth);
+      if (x.out_is_bf16 && p0 + depth == x.k) {
+        round_chains(static_cast<Bf16*>(x.out) + at, x.ld_out, chains, panel_rows, columns);
+      }
+    }
+  }
+}
+
+template <class T>
+void multiply(const CanonicalProduct& x) {
+  const Index row_step = x.out_is_bf16 && x.k > kDepth ? kChainRows : x.m;
+  for (Index j0 = 0; j0 < x.n; j0 += kColumns) {
+    for (Index i0 = 0; i0 < x.m; i0 += row_step) {
+      multiply_rows<T>(x, i0, j0, min(row_step, x.m - i0), min(kColumns, x.n - j0));
     }
   }
 }
@@ -253,19 +272,10 @@ void multiply_panel(const CanonicalProduct& x, const float* right, const float* 
 #define ZERO_JOIN(a, b) ZERO_JOIN_TOKENS(a, b)
 
 void ZERO_JOIN(canonical_product_, ZERO_ISA)(const CanonicalProduct& x) {
-  float* const right = x.workspace;
-  float* const left = x.workspace + kDepth * kColumns;
-  for (Index j0 = 0; j0 < x.n; j0 += kColumns) {
-    const Index columns = min(kColumns, x.n - j0);
-    for (Index p0 = 0; p0 < x.k; p0 += kDepth) {
-      const Index depth = min(kDepth, x.k - p0);
-      pack_right(right, x, p0, j0, depth, columns);
-      for (Index i0 = 0; i0 < x.m; i0 += kTiles * kRows) {
-        const Index rows = min(kTiles * kRows, x.m - i0);
-        if (x.a_transposed) pack_left(left, x, i0, p0, rows, depth);
-        multiply_panel(x, right, left, i0, j0, p0, rows, columns, depth);
-      }
-    }
+  if (x.operands_are_bf16) {
+    multiply<Bf16>(x);
+  } else {
+    multiply<float>(x);
   }
 }
 

@@ -1,10 +1,20 @@
-// Loops in which every element stands for itself, and the sums over bits and blocks.
+// Loops in which every element stands for itself.
 #include "common/device/cpu/kernel_table.h"
 #include "common/device/cpu/loops.h"
 #include "common/device/scalar_math.h"
 
 namespace zero {
 namespace {
+
+template <class T>
+void widen(float* out, const T* in, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) out[i] = to_float(in[i]);
+}
+
+template <class T>
+void round(T* out, const float* in, std::size_t n) {
+  for (std::size_t i = 0; i < n; ++i) out[i] = from_float<T>(in[i]);
+}
 
 template <class T>
 void fill(T* out, float value, std::size_t n) {
@@ -20,157 +30,57 @@ void fill_normal(T* out, std::uint64_t seed, std::uint64_t tensor, std::uint64_t
   }
 }
 
-/// The tree over a number of terms known to the compiler.
-template <std::size_t kTerms, class T>
-inline float tree_of(const T* const* terms, std::size_t i) {
-  if constexpr (kTerms == 1) {
-    return to_float(terms[0][i]);
-  } else {
-    constexpr std::size_t kSplit = kTerms > 4 ? 4 : kTerms > 2 ? 2 : 1;
-    return tree_of<kSplit>(terms, i) + tree_of<kTerms - kSplit>(terms + kSplit, i);
-  }
-}
-
-template <std::size_t kTerms, class T, class Out>
-inline void tree_loop(Out* out, const T* const* terms, std::size_t n) {
-  const T* local[kTerms];
-  for (std::size_t t = 0; t < kTerms; ++t) local[t] = terms[t];
-  ZERO_INDEPENDENT
-  for (std::size_t i = 0; i < n; ++i) out[i] = from_float<Out>(tree_of<kTerms>(local, i));
-}
-
-template <class T, class Out>
-void small_tree(Out* out, const T* const* terms, std::size_t count, std::size_t n) {
-  switch (count) {
-    case 1: return tree_loop<1>(out, terms, n);
-    case 2: return tree_loop<2>(out, terms, n);
-    case 3: return tree_loop<3>(out, terms, n);
-    case 4: return tree_loop<4>(out, terms, n);
-    case 5: return tree_loop<5>(out, terms, n);
-    case 6: return tree_loop<6>(out, terms, n);
-    case 7: return tree_loop<7>(out, terms, n);
-    default: return tree_loop<8>(out, terms, n);
-  }
-}
-
-constexpr std::size_t kPiece = 512;  ///< elements handled at a time where a loop needs room for partial results
-
-/// The tree over any number of terms, for n <= kPiece elements of each from `begin` on, in fp32.
 template <class T>
-void piece_of_tree(float* out, const T* const* terms, std::size_t count, std::size_t begin, std::size_t n) {
-  if (count <= 8) {
-    const T* moved[8];
-    for (std::size_t t = 0; t < count; ++t) moved[t] = terms[t] + begin;
-    small_tree(out, moved, count, n);
-    return;
-  }
-  const std::size_t split = tree_split(count);
-  float right[kPiece];
-  piece_of_tree(out, terms, split, begin, n);
-  piece_of_tree(right, terms + split, count - split, begin, n);
-  ZERO_INDEPENDENT
-  for (std::size_t i = 0; i < n; ++i) out[i] += right[i];
-}
-
-template <class T>
-void tree_sum(T* out, const T* const* terms, std::size_t count, std::size_t n) {
-  if (count <= 8) return small_tree(out, terms, count, n);
-  float sum[kPiece];  // `out` may be a term: it is written when the piece has been read from all of them
-  for (std::size_t begin = 0; begin < n; begin += kPiece) {
-    const std::size_t piece = n - begin < kPiece ? n - begin : kPiece;
-    piece_of_tree(sum, terms, count, begin, piece);
-    for (std::size_t i = 0; i < piece; ++i) out[begin + i] = from_float<T>(sum[i]);
-  }
-}
-
-template <class T>
-void merge_sums(T* out, const T* const* terms, std::size_t count, float divisor, std::size_t n) {
-  float sum[kPiece];
-  for (std::size_t begin = 0; begin < n; begin += kPiece) {
-    const std::size_t piece = n - begin < kPiece ? n - begin : kPiece;
-    const T* last = terms[count - 1] + begin;
-    for (std::size_t i = 0; i < piece; ++i) sum[i] = to_float(last[i]);
-    for (std::size_t t = count - 1; t-- > 0;) {
-      const T* term = terms[t] + begin;
-      for (std::size_t i = 0; i < piece; ++i) sum[i] = to_float(term[i]) + sum[i];
-    }
-    // Division by 1 changes no bit.
-    for (std::size_t i = 0; i < piece; ++i) out[begin + i] = from_float<T>(sum[i] / divisor);
-  }
-}
-
-template <class T>
-void block_squares(double* sums, const T* in, std::size_t n) {
-  constexpr std::size_t kBlock = 32;
-  constexpr std::size_t kTogether = 8;  // independent chains, so that they overlap
-  std::size_t begin = 0;
-  for (; begin + kTogether * kBlock <= n; begin += kTogether * kBlock) {
-    double chain[kTogether] = {};
-    for (std::size_t i = 0; i < kBlock; ++i) {
-      for (std::size_t b = 0; b < kTogether; ++b) {
-        const double x = static_cast<double>(to_float(in[begin + b * kBlock + i]));
-        chain[b] += x * x;
-      }
-    }
-    for (std::size_t b = 0; b < kTogether; ++b) sums[begin / kBlock + b] = chain[b];
-  }
-  for (; begin < n; begin += kBlock) {
-    double chain = 0;
-    for (std::size_t i = begin; i < n && i < begin + kBlock; ++i) {
-      const double x = static_cast<double>(to_float(in[i]));
-      chain += x * x;
-    }
-    sums[begin / kBlock] = chain;
-  }
-}
-
-template <class T>
-inline bool not_finite(T x) {
-  return (bits_of(to_float(x)) & 0x7F800000U) == 0x7F800000U;
-}
-
-template <class T>
-std::size_t first_non_finite(const T* in, std::size_t n) {
-  for (std::size_t begin = 0; begin < n; begin += kPiece) {
-    const std::size_t end = n - begin < kPiece ? n : begin + kPiece;
-    std::uint32_t any = 0;
-    for (std::size_t i = begin; i < end; ++i) any |= not_finite(in[i]) ? 1U : 0U;
-    if (any == 0) continue;
-    for (std::size_t i = begin; i < end; ++i) {
-      if (not_finite(in[i])) return i;
-    }
-  }
-  return n;
-}
-
-template <class T>
-void digest(std::uint64_t* low, std::uint64_t* high, const T* in, std::uint64_t tensor, std::uint64_t first,
-            std::size_t n) {
-  const std::uint64_t key = tensor_key(tensor);
-  constexpr std::size_t kCarryFree = std::size_t{1} << 30;  // so many sums of 32-bit halves fit in 64 bits
-  for (std::size_t begin = 0; begin < n; begin += kCarryFree) {
-    const std::size_t end = n - begin < kCarryFree ? n : begin + kCarryFree;
-    std::uint64_t half0 = 0;
-    std::uint64_t half1 = 0;
-    std::uint64_t top = 0;
-    for (std::size_t i = begin; i < end; ++i) {
-      const ElementHash hash = element_hash(key, first + i, bits_of(to_float(in[i])));
-      half0 += hash.low & 0xFFFFFFFFU;
-      half1 += hash.low >> 32;
-      top += hash.high;
-    }
-    const std::uint64_t added = half0 + (half1 << 32);
-    top += (half1 >> 32) + (added < half0 ? 1U : 0U);
-    *low += added;
-    *high += top + (*low < added ? 1U : 0U);
-  }
-}
-
-void adamw(float* parameters, float* momentum, float* variance, const float* gradients, std::size_t n,
+void adamw(float* parameters, float* momentum, float* variance, const T* gradients, Bf16* rounded, std::size_t n,
            const AdamWScalars& scalars) {
   const AdamWScalars s = scalars;  // a copy: nothing that the loop writes can be one of them
-  ZERO_INDEPENDENT
-  for (std::size_t i = 0; i < n; ++i) adamw_element(parameters[i], momentum[i], variance[i], gradients[i], s);
+  if (rounded == nullptr) {
+    ZERO_INDEPENDENT
+    for (std::size_t i = 0; i < n; ++i) {
+      adamw_element(parameters[i], momentum[i], variance[i], to_float(gradients[i]), s);
+    }
+    return;
+  }
+#ifndef ZP
+#define ZP 256
+#define ZD 1024
+#endif
+  constexpr std::size_t kPiece = ZP;
+  for (std::size_t begin = 0; begin < n; begin += kPiece) {
+    const std::size_t end = n - begin < kPiece ? n : begin + kPiece;
+    if (ZD > 0) for (std::size_t i = begin; i < end; i += 32) __builtin_prefetch(rounded + i + ZD, 1, 3);
+    ZERO_INDEPENDENT
+    for (std::size_t i = begin; i < end; ++i) {
+      adamw_element(parameters[i], momentum[i], variance[i], to_float(gradients[i]), s);
+      rounded[i] = from_float<Bf16>(parameters[i]);
+    }
+  }
+}
+
+/// The random words of whole groups of four elements, one after the other.
+inline void random_words(std::uint32_t* words, std::uint64_t seed, std::uint64_t stream, std::uint64_t group,
+                         std::size_t groups) {
+  for (std::size_t g = 0; g < groups; ++g) {
+    const PhiloxBlock block = dropout_words(seed, stream, group + g);
+    for (std::size_t w = 0; w < 4; ++w) words[4 * g + w] = block.word[w];
+  }
+}
+
+template <class T>
+void dropout(T* out, const T* in, const DropoutScalars& scalars, std::uint64_t seed, std::uint64_t stream,
+             std::uint64_t first, std::size_t n) {
+  const DropoutScalars s = scalars;
+  constexpr std::size_t kPiece = 512;
+  std::uint32_t words[kPiece + 4];
+  for (std::size_t begin = 0; begin < n; begin += kPiece) {
+    const std::size_t piece = n - begin < kPiece ? n - begin : kPiece;
+    const std::size_t into = (first + begin) % 4;  // a view may begin within a group
+    random_words(words, seed, stream, (first + begin) / 4, (into + piece + 3) / 4);
+    ZERO_INDEPENDENT
+    for (std::size_t i = 0; i < piece; ++i) {
+      out[begin + i] = from_float<T>(dropout_element(to_float(in[begin + i]), words[into + i], s));
+    }
+  }
 }
 
 template <class T>
@@ -186,8 +96,9 @@ void add(T* out, const T* a, const T* b, std::size_t n) {
 }
 
 template <class T>
-void accumulate(T* out, const T* in, std::size_t n) {
-  add(out, out, in, n);
+void accumulate(float* out, const T* in, std::size_t n) {
+  ZERO_INDEPENDENT
+  for (std::size_t i = 0; i < n; ++i) out[i] += to_float(in[i]);
 }
 
 template <class T>
@@ -220,23 +131,27 @@ void bias_gelu_forward(T* out, T* pre, const T* bias, std::size_t rows, std::siz
   }
 }
 
+template <class T>
+void add_kernels(KernelTable<T>& table) {
+  table.widen = widen<T>;
+  table.round = round<T>;
+  table.fill = fill<T>;
+  table.fill_normal = fill_normal<T>;
+  table.adamw = adamw<T>;
+  table.dropout = dropout<T>;
+  table.gelu_backward = gelu_backward<T>;
+  table.add = add<T>;
+  table.accumulate = accumulate<T>;
+  table.add_bias = add_bias<T>;
+  table.add_bias_residual = add_bias_residual<T>;
+  table.bias_gelu_forward = bias_gelu_forward<T>;
+}
+
 }  // namespace
 
-void ZERO_FOR_ISA(add_elementwise_kernels)(KernelTable& table) {
-  table.fill = fill<float>;
-  table.fill_normal = fill_normal<float>;
-  table.tree_sum = tree_sum<float>;
-  table.merge_sums = merge_sums<float>;
-  table.block_squares = block_squares<float>;
-  table.first_non_finite = first_non_finite<float>;
-  table.digest = digest<float>;
-  table.adamw = adamw;
-  table.gelu_backward = gelu_backward<float>;
-  table.add = add<float>;
-  table.accumulate = accumulate<float>;
-  table.add_bias = add_bias<float>;
-  table.add_bias_residual = add_bias_residual<float>;
-  table.bias_gelu_forward = bias_gelu_forward<float>;
+void ZERO_FOR_ISA(add_elementwise_kernels)(KernelTables& tables) {
+  add_kernels(tables.fp32);
+  add_kernels(tables.bf16);
 }
 
 }  // namespace zero

@@ -48,6 +48,28 @@ inline float lane_sum(std::size_t n, Term term) {
       n, 0.0F, [&](float sum, std::size_t i) { return sum + term(i); }, [](float a, float b) { return a + b; });
 }
 
+/// The sum of term(i) as lane_sum() takes it, for terms that come in pieces, each but the last a multiple of the lanes.
+class LaneSum {
+ public:
+  void add(const float* terms, std::size_t n) {
+    std::size_t i = 0;
+    for (; i + kLanes <= n; i += kLanes) {
+      for (std::size_t l = 0; l < kLanes; ++l) lane_[l] += terms[i + l];
+    }
+    for (std::size_t l = 0; i + l < n; ++l) lane_[l] += terms[i + l];
+  }
+  /// Once, at the end.
+  float total() {
+    for (std::size_t width = kLanes / 2; width > 0; width /= 2) {
+      for (std::size_t l = 0; l < width; ++l) lane_[l] += lane_[l + width];
+    }
+    return lane_[0];
+  }
+
+ private:
+  float lane_[kLanes] = {};
+};
+
 /// The largest term(i); a NaN is passed over, so the caller must let it through by other means.
 template <class Term>
 inline float lane_max(std::size_t n, Term term) {
