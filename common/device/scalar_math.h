@@ -5,7 +5,7 @@
 /// has the same bits on every processor, compiler, optimisation level and vector width. Selects instead of branches, so
 /// that loops over it vectorise. Compile without contraction (-ffp-contract=off, --fmad=false).
 ///
-/// Included by code that is compiled once per instruction set, so: only <cstdint>, <cstddef> and headers like this one,
+/// Included by code compiled once per instruction set, so: only `<cstdint>`, `<cstddef>` and headers like this one,
 /// and internal linkage throughout.
 ///
 /// Error bounds are in units in the last place of the exact result; tests/device/scalar_math_test.cpp checks them. A

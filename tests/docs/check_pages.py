@@ -2,7 +2,7 @@
 """Runs the commands of the README and the chapters, and compares what they print with what the page shows.
 
     check_pages.py --bin build/bin PAGE...            status 1 where a page shows something else, or links to nothing
-    check_pages.py --bin build/bin --update PAGE...   rewrites the output in the page instead
+    check_pages.py --bin build/bin --update PAGE...   rewrites the output in the page where it is not true any more
 
 A command is checked when the comment <!-- check --> stands before it; the next fenced block is what it prints:
 
@@ -18,8 +18,8 @@ Where the command is not to be shown, or another one is, the comment holds it: <
 the next fenced block is its output. Commands run in an empty folder that looks like the repository's root.
 
 Compared are standard output and the exit status, which must be 0. Times, rates and what a machine has (its vector
-instructions, its transport) are not compared, nor is the width of a gap between words. A page that shows "..." for them
-keeps it in an update; a page that shows numbers gets new ones for the lines that had to change.
+instructions, its transport) are not compared, nor is the width of a gap between words. An update writes "..." for them,
+and with --times, on a machine that does nothing else, what was printed.
 """
 import argparse
 import difflib
@@ -35,14 +35,22 @@ ROOT = Path(__file__).resolve().parents[2]
 MARK = re.compile(r"<!-- check(?:: (.+))? -->$")
 LINK = re.compile(r"\]\(([^)#]+)(?:#[^)]*)?\)")
 
-# What is not compared: (pattern, the same line without it).
+
+def dots(text):
+    """In place of a column: as wide, so that columns stay columns."""
+    return " ...".rjust(len(text))
+
+
+# What is not compared: (pattern, the line without it).
 UNSTABLE = [
     # A step: its milliseconds and tokens per second, and the time left.
-    (re.compile(r"^( +\d+ +\S+ +\S+ +(?:ok|clipped|not finite) +\S+) +\S+ +\S+(?: +\S.* left)?$"), r"\1        ...        ..."),
+    (re.compile(r"^( +\d+ +\S+ +\S+ +(?:ok|clipped|not finite) +\S+)( +\S+)( +\S+)(?: +\S.* left)?$"),
+     lambda m: m[1] + dots(m[2]) + dots(m[3])),
     # A row of compare: seconds per step and tokens per second.
-    (re.compile(r"^((?:baseline|stage\d_\w+)(?: +\S+){6}) +\S+ +\S+((?: +\S+){2})$"), r"\1  ...  ...\2"),
-    (re.compile(r"^(  device .*cpu,) \S+ kernels"), r"\1 ... kernels"),
-    (re.compile(r"^(  collectives +canonical over) .*$"), r"\1 ..."),
+    (re.compile(r"^((?:baseline|stage\d_\w+)(?: +\S+){6})( +\S+)( +\S+)((?: +\S+){2})$"),
+     lambda m: m[1] + dots(m[2]) + dots(m[3]) + m[4]),
+    (re.compile(r"^(  device .*cpu,) \S+( kernels.*)$"), lambda m: m[1] + " ..." + m[2]),
+    (re.compile(r"^(  collectives +canonical over) .*$"), lambda m: m[1] + " ..."),
 ]
 
 
@@ -84,8 +92,8 @@ def blocks(lines):
 
 
 def masked(line):
-    for pattern, replacement in UNSTABLE:
-        line = pattern.sub(replacement, line)
+    for pattern, without in UNSTABLE:
+        line = pattern.sub(without, line)
     return line
 
 
@@ -109,18 +117,12 @@ def output_of(command, folder, limit):
 
 
 def updated(shown, printed):
-    """What the page shows from now on: lines that are still true as they stand."""
-    result = []
-    for at, line in enumerate(printed):
-        before = shown[at] if at < len(shown) else "..."
-        if stable([before]) == stable([line]):
-            result.append(before)
-        else:
-            result.append(masked(line) if "..." in before or masked(before) == before else line)
-    return result
+    """What the page shows from now on: lines that are still true stay as they are."""
+    old = {" ".join(masked(line).split()): line for line in shown}
+    return [old.get(key, masked(line)) for key, line in zip(stable(printed), printed)]
 
 
-def looks_like_root(folder, bin_folder):
+def fill_like_root(folder, bin_folder):
     """Fills the folder with links to what is in the repository, so that commands leave nothing in it."""
     for entry in ROOT.iterdir():
         if entry.name not in ("out", "build", ".git"):
@@ -146,16 +148,16 @@ def check(page, folder, arguments):
             continue
         shown = lines[block.begin:block.end]
         before, now = stable(shown), stable(printed)
-        if before == now:
+        if before == now and not arguments.times:
             continue
-        if arguments.update:
-            lines[block.begin:block.end] = updated(shown, printed)
+        if arguments.update or arguments.times:
+            lines[block.begin:block.end] = printed if arguments.times else updated(shown, printed)
             print(f"{name}:{block.line}: rewritten: {block.command}")
         else:
             difference = "\n".join(difflib.unified_diff(before, now, "shown", "printed", lineterm="", n=1))
             faults.append(f"{name}:{block.line}: {block.command}: does not print what is shown; {Path(__file__).name} "
                           f"--update rewrites it\n{difference}")
-    if arguments.update:
+    if arguments.update or arguments.times:
         page.write_text("\n".join(lines))
     return len(found), faults
 
@@ -164,12 +166,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--bin", type=Path, required=True, help="the folder of the programs")
     parser.add_argument("--update", action="store_true", help="rewrite the output in the pages")
+    parser.add_argument("--times", action="store_true", help="rewrite it with the times and rates of this machine")
     parser.add_argument("--limit", type=float, default=300, help="seconds for a command (default 300)")
     parser.add_argument("pages", type=Path, nargs="+")
     arguments = parser.parse_args()
     count, faults = 0, []
     with tempfile.TemporaryDirectory() as temporary:
-        looks_like_root(Path(temporary), arguments.bin.resolve())
+        fill_like_root(Path(temporary), arguments.bin.resolve())
         for page in arguments.pages:
             try:
                 more, wrong = check(page.resolve(), Path(temporary), arguments)
