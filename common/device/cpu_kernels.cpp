@@ -3,38 +3,12 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
-#include <stdexcept>
-#include <string>
 #include <vector>
+
+#include "common/device/cpu_views.h"
 
 namespace zero {
 namespace {
-
-std::size_t count(Index n) { return static_cast<std::size_t>(n); }
-
-void require(bool condition, const char* what) {
-  if (!condition) throw std::logic_error(std::string("a kernel was called with ") + what);
-}
-
-template <class T>
-constexpr Dtype kDtypeOf = Dtype::fp32;
-template <>
-constexpr Dtype kDtypeOf<Bf16> = Dtype::bf16;
-
-/// The elements of a view that must have at least `size` of them, stored as T.
-template <class T>
-T* elements(Array array, Index size) {
-  require(array.dtype == kDtypeOf<T>, "a view of the wrong type");
-  require(size >= 0 && array.size >= size, "a view that is too short");
-  return static_cast<T*>(array.data);
-}
-
-template <class T>
-const T* elements(ConstArray array, Index size) {
-  require(array.dtype == kDtypeOf<T>, "a view of the wrong type");
-  require(size >= 0 && array.size >= size, "a view that is too short");
-  return static_cast<const T*>(array.data);
-}
 
 /// Terms that all have `size` elements, as the loops take them.
 std::vector<Term> terms_of(std::span<const ConstArray> terms, Index size) {

@@ -87,6 +87,8 @@ Index partial_sums(const Setting& setting);
 /// Staging of the transport and buffers of the collectives (common/comm), both kinds of transport alike. 0 for one
 /// rank.
 Index bucket_memory(const Setting& setting);
+/// In how many parts `columns` elements of a slice come out of a reduce-scatter.
+Index reduction_parts(const Setting& setting, Index columns);
 
 /// Bytes that one rank sends when a unit of that many padded elements is all-gathered, or reduce-scattered, once, over
 /// the ranks that share its slices: (N-1)/N of it.

@@ -1,9 +1,15 @@
-// AdamW on buffers of the device, on one thread, against a loop that reads the same four streams and writes the same
-// three back in place without arithmetic: what the memory allows. Prints the ratio of their bandwidths as a line of
-// JSON, and both of them, with the triad of STREAM (McCalpin 1995) beside them, on standard error.
+// AdamW on buffers of the device, on one thread, against a loop that reads and
+// writes the same streams in place without arithmetic: what the memory allows.
+// In fp32 (four streams), and in bf16 (fp32 master weights and moments,
+// gradients and rounded parameters in bf16: five). Prints the ratio of their
+// bandwidths as a line of JSON, and both of them, with the triad of STREAM
+// (McCalpin 1995) beside them, on standard error.
 //
-// The alternatives take turns, and each round has its own ratio: what disturbs the machine disturbs both alike.
+// The alternatives take turns, and each round has its own ratio: what disturbs
+// the machine disturbs both alike.
 
+#include <cstddef>
+#include <cstdint>
 #include <cstdio>
 #include <cstring>
 #include <string_view>
@@ -19,13 +25,16 @@ struct Streams {
   float* parameters;
   float* momentum;
   float* variance;
-  const float* gradients;
+  const std::byte* gradients;
+  std::byte* rounded;  // bf16, like the gradients; null where they are fp32
   Index size;
 };
 
 using Vector = float __attribute__((vector_size(16)));
+using Half = std::uint64_t;  // as many elements in bf16
 
-// Makes the compiler believe that the vector is used and changed here: it must load it, and store it again.
+// Makes the compiler believe that the vector is used and changed here: it must
+// load it, and store it again.
 inline void touch(Vector& vector) {
 #if defined(__x86_64__)
   asm volatile("" : "+x"(vector));
@@ -36,22 +45,29 @@ inline void touch(Vector& vector) {
 #endif
 }
 
-// Reads all four streams and writes three, 16 bytes at a time, which keeps ahead of any memory.
-void touch(const Streams& s) {
+inline void touch(Half& half) { asm volatile("" : "+r"(half)); }
+
+// Reads gradients and writes rounded parameters of type Gradient (fp32: writes
+// none), and reads and writes the other streams, 16 bytes at a time, which
+// keeps ahead of any memory.
+template <typename Gradient>
+void touch_streams(const Streams& s) {
   constexpr Index kLanes = sizeof(Vector) / sizeof(float);
-  Vector p, m, v, g;
+  Vector p, m, v;
+  Gradient g;
   for (Index i = 0; i + kLanes <= s.size; i += kLanes) {
-    std::memcpy(&p, s.parameters + i, sizeof(Vector));
-    std::memcpy(&m, s.momentum + i, sizeof(Vector));
-    std::memcpy(&v, s.variance + i, sizeof(Vector));
-    std::memcpy(&g, s.gradients + i, sizeof(Vector));
+    std::memcpy(&p, s.parameters + i, sizeof p);
+    std::memcpy(&m, s.momentum + i, sizeof m);
+    std::memcpy(&v, s.variance + i, sizeof v);
+    std::memcpy(&g, s.gradients + i / kLanes * static_cast<Index>(sizeof g), sizeof g);
     touch(p);
     touch(m);
     touch(v);
     touch(g);
-    std::memcpy(s.parameters + i, &p, sizeof(Vector));
-    std::memcpy(s.momentum + i, &m, sizeof(Vector));
-    std::memcpy(s.variance + i, &v, sizeof(Vector));
+    std::memcpy(s.parameters + i, &p, sizeof p);
+    std::memcpy(s.momentum + i, &m, sizeof m);
+    std::memcpy(s.variance + i, &v, sizeof v);
+    if constexpr (sizeof(Gradient) == sizeof(Half)) std::memcpy(s.rounded + i / kLanes * 8, &g, sizeof g);
   }
 }
 
@@ -59,23 +75,27 @@ void triad(float* out, const float* a, const float* b, Index size) {
   for (Index i = 0; i < size; ++i) out[i] = a[i] + 3.0F * b[i];
 }
 
-void run(bool quick) {
+void run(bool quick, Dtype dtype) {
+  const bool bf16 = dtype == Dtype::bf16;
   const Index size = Index{quick ? 4 : 16} << 20;  // far beyond the caches
   const auto device = make_cpu_device(ProductKind::canonical, 1);
-  const Buffer parameters = device->allocate(Category::parameters, size);
-  const Buffer gradients = device->allocate(Category::gradients, size);
+  const Buffer rounded = device->allocate(Category::parameters, bf16 ? size : 0, Dtype::bf16);
+  const Buffer parameters = device->allocate(bf16 ? Category::optimizer : Category::parameters, size);
+  const Buffer gradients = device->allocate(Category::gradients, size, dtype);
   const Buffer momentum = device->allocate(Category::optimizer, size);
   const Buffer variance = device->allocate(Category::optimizer, size);
   Kernels& kernels = device->kernels();
   kernels.fill_normal(parameters.array(), 1, 0, 0, 0.02F);
   kernels.fill_normal(gradients.array(), 1, 1, 0, 0.01F);
   const auto floats = [](const Buffer& buffer) { return static_cast<float*>(buffer.array().data); };
-  const Streams streams{floats(parameters), floats(momentum), floats(variance), floats(gradients), size};
+  const auto address = [](const Buffer& buffer) { return static_cast<std::byte*>(buffer.array().data); };
+  const Streams streams{floats(parameters), floats(momentum), floats(variance),
+                        address(gradients), address(rounded), size};
 
   std::vector<double> updates, touches, triads, ratios;
   for (int round = -1; round < (quick ? 5 : 31); ++round) {  // one to warm up
     const double update = bench::cpu_seconds([&] {
-      kernels.adamw(parameters.array(), momentum.array(), variance.array(), gradients.array(),
+      kernels.adamw(parameters.array(), momentum.array(), variance.array(), gradients.array(), rounded.array(),
                     {.learning_rate = 1e-4F,
                      .beta1 = 0.9F,
                      .beta2 = 0.95F,
@@ -85,9 +105,10 @@ void run(bool quick) {
                      .bias_correction2 = 0.05F,
                      .clip_factor = 0.5F});
     });
-    const double moved = bench::cpu_seconds([&] { touch(streams); });
+    const double moved =
+        bench::cpu_seconds([&] { bf16 ? touch_streams<Half>(streams) : touch_streams<Vector>(streams); });
     const double added =
-        bench::cpu_seconds([&] { triad(streams.momentum, streams.parameters, streams.gradients, size); });
+        bench::cpu_seconds([&] { triad(streams.momentum, streams.parameters, streams.variance, size); });
     kernels.fill(momentum.array(), 0);
     if (round < 0) continue;
     updates.push_back(update);
@@ -99,15 +120,19 @@ void run(bool quick) {
     return bytes * static_cast<double>(size) / bench::median(times) * 1e-9;
   };
   std::fprintf(stderr,
-               "GB/s: AdamW %.1f, the same streams without arithmetic %.1f (28 bytes an element), triad %.1f (12)\n",
-               rate(28, updates), rate(28, touches), rate(12, triads));
-  bench::print_ratio("adamw/bandwidth_over_same_streams", bench::median(ratios), 0.95, bench::Better::higher);
+               "GB/s: AdamW in %s %.1f, the same streams without arithmetic "
+               "%.1f (28 bytes an element), triad %.1f (12)\n",
+               bf16 ? "bf16" : "fp32", rate(28, updates), rate(28, touches), rate(12, triads));
+  bench::print_ratio(bf16 ? "adamw/bf16_bandwidth_over_same_streams" : "adamw/bandwidth_over_same_streams",
+                     bench::median(ratios), 0.95, bench::Better::higher);
 }
 
 }  // namespace
 }  // namespace zero
 
 int main(int argc, char** argv) {
-  zero::run(argc > 1 && std::string_view(argv[1]) == "--quick");
+  const bool quick = argc > 1 && std::string_view(argv[1]) == "--quick";
+  zero::run(quick, zero::Dtype::fp32);
+  zero::run(quick, zero::Dtype::bf16);
   return 0;
 }

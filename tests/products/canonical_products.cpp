@@ -4,6 +4,7 @@
 #include <limits>
 #include <memory>
 #include <stdexcept>
+#include <utility>
 
 #include "common/base/error.h"
 #include "common/device/products_factory.h"
@@ -140,11 +141,80 @@ TEST(CanonicalProducts, ZerosInfinitiesAndNansGoThroughTheChain) {
   EXPECT_FALSE(std::signbit(negative.multiply(*all[0].products)[0]));
 }
 
+// The chains of the widened operands, in fp32 or rounded once; what stands between the rows is kUntouched, as stored.
+void expect_chains(const Case& c, std::vector<Canonical>& all, Dtype operands, Dtype outputs) {
+  std::vector<float> want = c.chains();
+  for (float& x : want) x = outputs == Dtype::bf16 ? to_float(from_float<Bf16>(x)) : x;
+  for (Canonical& one : all) {
+    expect_equal(c.multiply(*one.products, operands, outputs), want, one.text + ": " + c.text());
+  }
+}
+
+constexpr std::pair<Dtype, Dtype> kWithBf16[] = {
+    {Dtype::bf16, Dtype::bf16}, {Dtype::bf16, Dtype::fp32}, {Dtype::fp32, Dtype::bf16}};
+
+TEST(CanonicalProducts, OfBf16AreTheChainsOfTheWidenedOperandsRoundedOnce) {
+  std::vector<Canonical> all = all_available();
+  Wide draw{std::mt19937(11)};
+  constexpr Index kSizes[] = {1, 2, 5, 7, 8, 15, 16, 17, 31, 33, 47, 48, 49, 50, 64, 65, 97, 131};
+  for (int trial = 0; trial < 96; ++trial) {
+    const auto size = [&] { return kSizes[draw.bits() % std::size(kSizes)]; };
+    Case c{size(), size(), size()};
+    c.a_transposed = trial % 2 == 1;
+    c.b_transposed = trial / 2 % 2 == 1;
+    c.gap = trial / 4 % 3 * 5;
+    c.fill(draw);
+    c.round_operands();
+    for (const auto& [operands, outputs] : kWithBf16) expect_chains(c, all, operands, outputs);
+  }
+}
+
+TEST(CanonicalProducts, OfBf16RoundAChainOnlyWhenItsLastPanelIsDone) {
+  std::vector<Canonical> all = all_available();
+  Wide draw{std::mt19937(12)};
+  for (int transposes = 0; transposes < 4; ++transposes) {
+    // Several panels of k; more columns than a panel; more rows than the workspace has chains for, shared by threads
+    // too.
+    for (Case c : {Case{37, 20, 1201}, Case{9, 801, 400}, Case{1700, 20, 385}, Case{1, 1, 5000}}) {
+      c.a_transposed = transposes % 2 == 1;
+      c.b_transposed = transposes / 2 == 1;
+      c.gap = 3;
+      c.fill(draw);
+      c.round_operands();
+      for (const auto& [operands, outputs] : kWithBf16) expect_chains(c, all, operands, outputs);
+    }
+  }
+}
+
+TEST(CanonicalProducts, OfBf16KeepInfinitiesAndNans) {
+  std::vector<Canonical> all = all_available();
+  constexpr float kValues[] = {0.0F, -0.0F, 1.0F, -1.0F, kInf, -kInf, kNan, 0x1p127F, -0x1p127F, 0x1p-133F};
+  std::mt19937 bits(13);
+  for (std::size_t values : {std::size_t{4}, std::size_t{6}, std::size(kValues)}) {
+    for (Index k : {1, 2, 5}) {
+      Case c{20, 51, k};
+      c.fill([&] { return kValues[bits() % values]; });
+      for (const auto& [operands, outputs] : kWithBf16) expect_chains(c, all, operands, outputs);
+    }
+  }
+}
+
+TEST(CanonicalProducts, RefuseOperandsOfTwoTypes) {
+  const Canonical one(1, CpuIsa::generic);
+  float x = 1;
+  Bf16 half{0x3F80};
+  const Matrix wide{{&x, 1}, 1}, narrow{{&half, 1, Dtype::bf16}, 1};
+  EXPECT_THROW(one.products->multiply({&x, 1}, 1, wide, narrow, 1, 1, 1), std::logic_error);
+  EXPECT_THROW(one.products->multiply({&x, 1, Dtype::int32}, 1, wide, wide, 1, 1, 1), std::logic_error);
+}
+
 TEST(CanonicalProducts, WithKZeroWritesZerosAndNothingElse) {
   for (Canonical& one : all_available()) {
     Case c{5, 7, 0};
     c.gap = 2;
     expect_equal(c.multiply(*one.products), c.chains(), one.text);
+    const Case dense{5, 7, 0};
+    expect_equal(dense.multiply(*one.products, Dtype::bf16, Dtype::bf16), dense.chains(), one.text);
   }
 }
 

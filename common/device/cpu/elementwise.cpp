@@ -30,6 +30,12 @@ void fill_normal(T* out, std::uint64_t seed, std::uint64_t tensor, std::uint64_t
   }
 }
 
+/// Asks for memory that a loop comes to next.
+inline void prefetch(const float* from, std::size_t n) {
+  constexpr std::size_t kLine = 64 / sizeof(float);
+  for (std::size_t i = 0; i < n; i += kLine) __builtin_prefetch(from + i);
+}
+
 template <class T>
 void adamw(float* parameters, float* momentum, float* variance, const T* gradients, Bf16* rounded, std::size_t n,
            const AdamWScalars& scalars) {
@@ -41,14 +47,15 @@ void adamw(float* parameters, float* momentum, float* variance, const T* gradien
     }
     return;
   }
-#ifndef ZP
-#define ZP 256
-#define ZD 1024
-#endif
-  constexpr std::size_t kPiece = ZP;
+  // With the rounding, this loop's divisions leave the processor no room to run ahead to the memory that comes next.
+  constexpr std::size_t kPiece = 128;
   for (std::size_t begin = 0; begin < n; begin += kPiece) {
     const std::size_t end = n - begin < kPiece ? n : begin + kPiece;
-    if (ZD > 0) for (std::size_t i = begin; i < end; i += 32) __builtin_prefetch(rounded + i + ZD, 1, 3);
+    if (n - end >= kPiece) {
+      prefetch(parameters + end, kPiece);
+      prefetch(momentum + end, kPiece);
+      prefetch(variance + end, kPiece);
+    }
     ZERO_INDEPENDENT
     for (std::size_t i = begin; i < end; ++i) {
       adamw_element(parameters[i], momentum[i], variance[i], to_float(gradients[i]), s);
@@ -124,9 +131,9 @@ void bias_gelu_forward(T* out, T* pre, const T* bias, std::size_t rows, std::siz
     T* pre_row = pre + r * columns;
     ZERO_INDEPENDENT
     for (std::size_t c = 0; c < columns; ++c) {
-      const T x = from_float<T>(to_float(pre_row[c]) + to_float(bias[c]));
-      pre_row[c] = x;
-      out_row[c] = from_float<T>(gelu(to_float(x)));
+      const float sum = to_float(pre_row[c]) + to_float(bias[c]);
+      pre_row[c] = from_float<T>(sum);
+      out_row[c] = from_float<T>(gelu(to_float(from_float<T>(sum))));  // of what is stored
     }
   }
 }
