@@ -1,3 +1,4 @@
+#include "common/train/option_types.h"
 #include "common/train/run.h"
 #include "stage3_params/formula.h"
 #include "stage3_params/trainer.h"
@@ -11,7 +12,10 @@ int main(int argc, char** argv) {
       "before it is used and freed just after (3 P elements sent per rank and step, times (N-1)/N).";
   program.offers_accumulation = false;
   program.why_no_local_first = "local-first sums whole gradients on each rank, which this stage does not keep";
-  program.add_options = [](CLI::App& app, Options& options) { add_gather_options(app, options); };
+  program.add_options = [](CLI::App& app, Options& options) {
+    add_gather_options(app, options);
+    add_offered_elsewhere(app, "--as-world", "baseline");
+  };
   program.make_trainer = [](const Context& context) { return std::make_unique<stage3_params::Trainer>(context); };
   program.formula = stage3_params::formula;
   return run(program, argc, argv);

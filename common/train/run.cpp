@@ -230,6 +230,8 @@ ExitStatus Run::finish(Index t, const StepResult& last, const StateDigests& dige
   for (const std::string& line : report.communication_lines()) text += line + "\n";
   if (verifier_ && verifier_->exact()) {
     text += fmt::format("verify: the same bytes as the unsharded baseline after each of {} steps\n", t);
+  } else if (verifier_ && verifier_->largest_difference() == 0) {
+    text += "verify: equal here; with 3 or more ranks these collectives add in another order\n";
   } else if (verifier_) {
     text +=
         fmt::format("verify: at most {:.3g} from the baseline after step {}: these collectives add in another order\n",
