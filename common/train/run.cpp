@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <optional>
 #include <string>
@@ -28,7 +29,7 @@
 namespace zero {
 namespace {
 
-/// Prints on rank 0, at once: a pipe would keep lines back.
+/// Prints on rank 0, at once: a pipe would keep lines back. That it cannot be written is said at the end.
 void say(const Ranks& ranks, const std::string& text) {
   if (ranks.rank != 0) return;
   std::fputs(text.c_str(), stdout);
@@ -255,7 +256,13 @@ ExitStatus run_together(const Program& program, int argc, const char* const* arg
 
 int run_rank(const Program& program, int argc, const char* const* argv, const Ranks& ranks) {
   try {
-    return static_cast<int>(run_together(program, argc, argv, ranks));
+    agree_on_command_line(ranks, program.name, argc, argv);
+    const ExitStatus status = run_together(program, argc, argv, ranks);
+    if (status == ExitStatus::done && std::ferror(stdout) != 0) {
+      print_error("standard output could not be written to");
+      return static_cast<int>(ExitStatus::failed);
+    }
+    return static_cast<int>(status);
   } catch (const Error& error) {
     if (ranks.rank == 0) print_error(error.what());
     return static_cast<int>(error.status());
@@ -269,6 +276,7 @@ int run_rank(const Program& program, int argc, const char* const* argv, const Ra
 }  // namespace
 
 int run(const Program& program, int argc, const char* const* argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of write(), which has a sentence
   if (program.single_process) {
     const int size = launched({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}).value_or(1);
     if (size > 1) {

@@ -13,8 +13,8 @@ namespace zero {
 /// A program's `main`. Returns the exit status.
 int run(const Program& program, int argc, const char* const* argv);
 
-/// The unsharded baseline, against which `--verify` compares: defined beside the baseline and linked into every program, so
-/// that common/ names no stage.
+/// The unsharded baseline, against which `--verify` compares: defined beside the baseline and linked into every
+/// program, so that common/ names no stage.
 std::unique_ptr<Trainer> make_reference_trainer(const Context& context);
 
 }  // namespace zero
