@@ -1,3 +1,4 @@
+#include "common/train/option_types.h"
 #include "common/train/run.h"
 #include "stage3_params/formula.h"
 #include "stage3_params/trainer.h"
@@ -14,6 +15,7 @@ int main(int argc, char** argv) {
   program.add_options = [](CLI::App& app, Options& options) {
     add_gather_options(app, options);
     add_shard_group_option(app, options);
+    add_offered_elsewhere(app, "--as-world", "baseline");
   };
   program.make_trainer = [](const Context& context) { return std::make_unique<stage3_params::Trainer>(context); };
   program.formula = stage3_params::formula;

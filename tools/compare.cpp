@@ -2,9 +2,12 @@
 // sends.
 #include <unistd.h>
 
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <string_view>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -60,7 +63,8 @@ Summary run_and_read(const CompareOptions& options, const WorkFolder& folder, st
   try {
     return read_summary(file, job.single_process ? 1 : options.ranks);
   } catch (const UnusableInput& error) {
-    throw UnusableInput(fmt::format("{} ended with status 0 but {}", harmless(job.name, 60), error.what()));
+    throw UnusableInput(fmt::format("{} ended with status 0 but {}; docs/summary.md says what a program has to write",
+                                    harmless(job.name, 60), error.what()));
   }
 }
 
@@ -103,7 +107,20 @@ void plot(const std::string& program_folder, const WorkFolder& folder, const std
                            : "plot_compare.py failed");
 }
 
+/// Under a launcher there would be as many comparisons as ranks, whose programs could not start ranks of their own.
+void refuse_launcher() {
+  if (std::getenv("OMPI_COMM_WORLD_SIZE") == nullptr) return;
+  const char* rank = std::getenv("OMPI_COMM_WORLD_RANK");
+  if (rank == nullptr || std::string_view(rank) == "0") {
+    throw UnusableInput("compare was started by mpirun and starts mpirun itself; compare -n N without mpirun would do");
+  }
+  // mpirun ends the others at the first that ends badly; rank 0 has something to say before that.
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  std::exit(static_cast<int>(ExitStatus::unusable));
+}
+
 int run(int argc, char** argv) {
+  refuse_launcher();
   const std::string program_folder = fs::read_symlink("/proc/self/exe").parent_path().string();
   std::string text;
   const std::optional<CompareOptions> options = parse_compare_options(argc, argv, program_folder, text);

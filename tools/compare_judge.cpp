@@ -169,9 +169,9 @@ void compare_results(Judged& judged, const Summary& summary, const std::string& 
 
 double median(std::vector<double> values) {
   if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
+  std::sort(values.begin(), values.end());
+  const std::size_t half = values.size() / 2;
+  return values.size() % 2 == 1 ? values[half] : (values[half - 1] + values[half]) / 2;
 }
 
 }  // namespace
@@ -215,14 +215,17 @@ Judged judge(const std::string& name, const Summary& summary, const std::string&
   judged.held = measured_row(summary, judged.bytes_are_counted);
   // A summary could name other shapes than it ran with: those of the reference count where it names none, and others
   // are a finding of their own.
-  judged.formula = stage != nullptr ? formula_row(*stage, setting_of(summary.options, reference.options, ranks))
-                                    : own_formula(summary);
+  const formula::Setting setting =
+      setting_of(stage != nullptr ? summary.options : reference.options, reference.options, ranks);
+  judged.formula = stage != nullptr ? formula_row(*stage, setting) : own_formula(summary);
   for (Row* row : {&judged.held, &judged.formula}) {
     row->program = name;
     row->stage = stage;
   }
   judged.seconds_per_step = median(summary.seconds);
-  judged.tokens_per_second = summary.tokens_per_second;
+  const auto tokens = static_cast<double>(setting.micro_batch * setting.world * setting.micro_steps) *
+                      static_cast<double>(setting.context);
+  judged.tokens_per_second = judged.seconds_per_step > 0 ? tokens / judged.seconds_per_step : 0;
   judged.last_loss = summary.losses.back();
   const auto collectives = text_of(summary.options, "collectives");
   judged.must_be_equal = ranks == 1 || !collectives || *collectives == "canonical";

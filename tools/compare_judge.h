@@ -19,7 +19,7 @@ struct Judged {
                 ///< compare does not know it
   bool bytes_are_counted = true;  ///< false under native collectives
   double seconds_per_step = 0;    ///< median
-  double tokens_per_second = 0;
+  double tokens_per_second = 0;   ///< global batch x context / seconds_per_step
   double last_loss = 0;
   bool equal = true;              ///< digests, and the losses and norms of every step
   bool must_be_equal = true;      ///< false under ring and native collectives, which add in another order

@@ -14,6 +14,8 @@
 #include <CLI/CLI.hpp>
 
 #include "common/base/error.h"
+#include "tools/command_line.h"
+#include "tools/program_options.h"
 #include "tools/stages.h"
 #include "tools/table.h"
 
@@ -44,6 +46,28 @@ std::vector<std::string> without(std::vector<std::string> arguments, std::string
     if (found == arguments.end()) return arguments;
     const bool value_apart = found->size() == option.size() && found + 1 != arguments.end();
     arguments.erase(found, found + (value_apart ? 2 : 1));
+  }
+}
+
+/// Refuses the first argument that neither compare nor a program knows, before anything runs.
+void check_passed_on(const std::vector<std::string>& passed_on, const CLI::App& app) {
+  const auto is_in = [](const auto& options, std::string_view name) {
+    return std::find(options.begin(), options.end(), name) != options.end();
+  };
+  for (std::size_t i = 0; i < passed_on.size(); ++i) {
+    const std::string& argument = passed_on[i];
+    const std::size_t equals = argument.find('=');
+    const std::string_view name = std::string_view(argument).substr(0, equals);
+    const bool dashes = name.starts_with("--");
+    if (dashes && is_in(kProgramOptions, name.substr(2))) {
+      if (equals == std::string::npos) ++i;  // its value
+      continue;
+    }
+    if (dashes && is_in(kProgramFlags, name.substr(2))) continue;
+    std::vector<std::string> known = option_names(app);
+    for (const std::string_view option : kProgramOptions) known.push_back(fmt::format("--{}", option));
+    for (const std::string_view option : kProgramFlags) known.push_back(fmt::format("--{}", option));
+    throw UnusableInput(unknown_option(argument, "compare", known, "compare or of the programs"));
   }
 }
 
@@ -119,6 +143,7 @@ std::optional<CompareOptions> parse_compare_options(int argc, const char* const*
       "programs: compare -n 4 --model small --steps 5.",
       "compare");
   app.get_formatter()->column_width(26);
+  app.footer("docs/summary.md says how a program is called, what its summary.json holds, and what is judged.");
   app.allow_extras();
   CompareOptions options;
   std::string ranks = "4", limit = "600", programs;
@@ -129,7 +154,7 @@ std::optional<CompareOptions> parse_compare_options(int argc, const char* const*
   add("What to run", "-n", ranks, "ranks of each program (default 4)", "N");
   add("What to run", "--programs", programs,
       "a list with commas (default baseline and stages 0 to 3, those that offer the order "
-      "of --accumulation)",
+      "of --accumulation); 0, 1, 2 and 3 name the stages, too",
       "NAMES");
   add("What to run", "--with", with,
       "also runs and judges that program, which keeps the contract of summary.json; may be repeated", "PATH")
@@ -145,12 +170,10 @@ std::optional<CompareOptions> parse_compare_options(int argc, const char* const*
   add("Output", "--plot", options.plot, "also draws memory by category, with matplotlib", "FILE.png");
   app.get_help_ptr()->group("Output");
   try {
-    app.parse(argc, argv);
+    parse(app, argc, argv);
   } catch (const CLI::CallForHelp&) {
     text = app.help();
     return std::nullopt;
-  } catch (const CLI::ParseError& error) {
-    throw UnusableInput(fmt::format("{}; compare --help lists the options", harmless(error.what())));
   }
   const std::vector<std::string> passed_on = app.remaining();
   options.ranks = read_ranks(ranks);
@@ -158,6 +181,7 @@ std::optional<CompareOptions> parse_compare_options(int argc, const char* const*
   if (find_option(passed_on, "--as-world") != passed_on.end()) {
     throw UnusableInput(fmt::format("--as-world is what compare tells the baseline; -n {} would do", options.ranks));
   }
+  check_passed_on(passed_on, app);
   for (const auto& [option, file] : {std::pair{"--json", &options.json},
                                      {"--markdown", &options.markdown},
                                      {"--csv", &options.csv},
@@ -175,12 +199,15 @@ std::optional<CompareOptions> parse_compare_options(int argc, const char* const*
   } else {
     names = split(programs);
   }
-  for (const std::string& name : names) {
-    if (stage_of_program(name) == nullptr) {
+  for (std::string& name : names) {
+    if (const Stage* known_stage = stage_named(name)) {
+      name = known_stage->program;
+    } else {
       std::string known;
       for (const Stage& stage : stages()) known += fmt::format("{}{}", known.empty() ? "" : ", ", stage.program);
-      throw UnusableInput(fmt::format("--programs '{}' is not known; these would do: {}; --with runs any other",
-                                      harmless(name, 40), known));
+      throw UnusableInput(
+          fmt::format("--programs '{}' is not known; these would do: {}, and 0 to 3; --with runs any other",
+                      harmless(name, 40), known));
     }
   }
   // The baseline, where it runs, is what the others are compared with.

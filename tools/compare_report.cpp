@@ -32,7 +32,8 @@ ByteUnit unit_of(const Report& report) {
 
 std::string equality(const Judged& row) {
   if (row.equal) return "yes";
-  return row.must_be_equal ? "no" : fmt::format("{:.0e}", row.largest_difference);
+  if (row.must_be_equal) return "no";
+  return row.largest_difference == 0 ? "0" : fmt::format("{:.0e}", row.largest_difference);
 }
 
 Table table_of(const Report& report, ByteUnit unit) {
@@ -53,30 +54,36 @@ std::string heading(const Report& report, ByteUnit unit) {
   const formula::Setting& s = report.setting;
   return fmt::format(
       "{} ({} parameters) on {}, {}, {} of micro-batch {} in a step. A rank's model states beside their "
-      "formula, activations, other buffers, and bytes sent in a step, in {}:",
+      "formula, activations, other buffers, and bytes sent in a step, in {}; s/step and tokens/s of the median step:",
       report.model.empty() ? "A model" : harmless(report.model, 40), formula::parameters(s),
       counted(report.ranks, "rank"), counted(report.steps, "step"), counted(s.micro_steps, "micro-step"), s.micro_batch,
       unit.name);
 }
 
-std::vector<std::string> verdict(const Report& report) {
+bool all_equal(const Report& report) {
+  return std::all_of(report.rows.begin(), report.rows.end(), [](const Judged& row) { return row.equal; });
+}
+
+/// What is wrong; nothing where all is well.
+std::vector<std::string> findings(const Report& report) {
   std::vector<std::string> sentences;
   for (const Judged& row : report.rows) {
     for (const std::string& finding : row.findings)
       sentences.push_back(fmt::format("{}: {}", harmless(row.name, 60), finding));
   }
-  if (!sentences.empty()) return sentences;
-  const bool all_equal =
-      std::all_of(report.rows.begin(), report.rows.end(), [](const Judged& row) { return row.equal; });
-  sentences.push_back(fmt::format(
+  return sentences;
+}
+
+/// The sentence where nothing is wrong.
+std::string verdict(const Report& report) {
+  return fmt::format(
       "{}; all hold and send to the byte what their formulas say",
       report.rows.size() == 1 ? "Nothing to be equal to"
-      : all_equal
+      : all_equal(report)
           ? fmt::format("All {} programs end with equal bits: parameters, moments, every loss and gradient norm",
                         report.rows.size())
           : "Ring and native collectives add in another order, so that the last column is the largest difference of a "
-            "loss"));
-  return sentences;
+            "loss");
 }
 
 std::vector<std::string> notes(const Report& report) {
@@ -85,6 +92,11 @@ std::vector<std::string> notes(const Report& report) {
   std::vector<std::string> sentences = surprises(rows, report.setting);
   if (std::any_of(report.rows.begin(), report.rows.end(), [](const Judged& row) { return !row.bytes_are_counted; })) {
     sentences.push_back("native collectives do not show what they send");
+  }
+  const bool in_another_order =
+      std::any_of(report.rows.begin(), report.rows.end(), [](const Judged& row) { return !row.must_be_equal; });
+  if (in_another_order && report.rows.size() > 1 && all_equal(report)) {
+    sentences.push_back("equal here; with 3 or more ranks these collectives add in another order");
   }
   if (report.ranks > 1 && report.rows.size() > 1 && rows[0].stage != nullptr && rows[0].stage->single_process) {
     sentences.push_back(
@@ -128,17 +140,21 @@ bool Report::right() const {
 std::string report_text(const Report& report) {
   const ByteUnit unit = unit_of(report);
   std::string text = wrapped(heading(report, unit)) + "\n" + table_of(report, unit).text() + "\n";
-  for (const std::string& sentence : verdict(report)) text += wrapped(sentence);
+  const std::vector<std::string> wrong = findings(report);
+  if (wrong.empty()) text += wrapped(verdict(report));
   for (const std::string& sentence : notes(report)) text += wrapped("- " + sentence);
+  for (const std::string& sentence : wrong) text += wrapped(sentence);  // last, where it is read
   return text;
 }
 
 std::string report_markdown(const Report& report) {
   const ByteUnit unit = unit_of(report);
   std::string text = heading(report, unit) + "\n\n" + table_of(report, unit).markdown() + "\n";
-  for (const std::string& sentence : verdict(report)) text += sentence + "\n";
-  text += "\n";
+  const std::vector<std::string> wrong = findings(report);
+  if (wrong.empty()) text += verdict(report) + "\n\n";
   for (const std::string& sentence : notes(report)) text += "- " + sentence + "\n";
+  if (!wrong.empty()) text += "\n";
+  for (const std::string& sentence : wrong) text += "- " + sentence + "\n";
   return text;
 }
 

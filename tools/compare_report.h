@@ -20,7 +20,7 @@ struct Report {
   [[nodiscard]] bool right() const;
 };
 
-/// The table in one unit of bytes, then what is wrong, then a sentence for each surprise.
+/// The table in one unit of bytes, that all is well, a sentence for each surprise, and last what is wrong.
 std::string report_text(const Report& report);
 std::string report_markdown(const Report& report);
 /// Bytes; the names of categories and purposes are those of summary.json.

@@ -35,7 +35,6 @@ struct Summary {
   std::map<std::string, std::string> digest;
   std::vector<RankSummary> ranks;  ///< by rank
   std::vector<double> seconds;     ///< of each step
-  double tokens_per_second = 0;
 };
 
 /// The summary of a run on `ranks` ranks. Throws UnusableInput with one sentence that names the file and what is wrong

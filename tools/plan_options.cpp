@@ -11,6 +11,7 @@
 #include "common/base/bytes.h"
 #include "common/base/error.h"
 #include "common/model/config.h"
+#include "tools/command_line.h"
 #include "tools/table.h"
 
 namespace zero::tools {
@@ -113,8 +114,9 @@ void set_batch(const Given& given, PlanOptions& options) {
 
 void set_stages(const Given& given, PlanOptions& options) {
   const bool all = given.stage == "all";
+  const Stage* one = stage_named(given.stage);
   for (const Stage& stage : stages()) {
-    if (!all && stage.label != given.stage) continue;
+    if (!all && &stage != one) continue;
     if (options.setting.local_first && !stage.local_first) {
       if (all) continue;
       throw UnusableInput(fmt::format("--accumulation local-first is not for --stage {}: {}; ranks-first would do",
@@ -124,7 +126,8 @@ void set_stages(const Given& given, PlanOptions& options) {
   }
   if (options.stages.empty()) {
     throw UnusableInput(
-        fmt::format("--stage '{}' is not known; all, baseline, 0, 1, 2 or 3 would do", harmless(given.stage, 40)));
+        fmt::format("--stage '{}' is not known; all, baseline, 0, 1, 2, 3 or the name of a program would do",
+                    harmless(given.stage, 40)));
   }
 }
 
@@ -154,6 +157,17 @@ PlanOptions checked(const Given& given, PlanOptions options) {
   return options;
 }
 
+/// The paper's table has its models and ranks already.
+void check_paper_options(const CLI::App& app) {
+  for (const CLI::Option* option : app.parse_order()) {
+    const std::string name = "--" + option->get_lnames()[0];
+    if (name == "--paper-table1" || name == "--json" || name == "--markdown") continue;
+    throw UnusableInput(fmt::format(
+        "{} has no meaning with --paper-table1, whose models and ranks are the paper's; --json or --markdown would do",
+        name));
+  }
+}
+
 }  // namespace
 
 std::optional<PlanOptions> parse_plan_options(int argc, const char* const* argv, std::string& text) {
@@ -168,9 +182,10 @@ std::optional<PlanOptions> parse_plan_options(int argc, const char* const* argv,
   const auto add = [&](const char* group, const char* name, std::string& value, const char* what, const char* type) {
     app.add_option(name, value, what)->type_name(type)->group(group);
   };
-  add("What to plan", "--world", given.world, "ranks N; of the baseline, the ranks whose order of additions it follows",
-      "N");
-  add("What to plan", "--stage", given.stage, "all, baseline, 0, 1, 2 or 3 (default all)", "STAGE");
+  add("What to plan", "-n,--world", given.world,
+      "ranks N; of the baseline, the ranks whose order of additions it follows", "N");
+  add("What to plan", "--stage", given.stage, "all, baseline, 0, 1, 2 or 3, or the name of a program (default all)",
+      "STAGE");
   add("What to plan", "--device-memory", given.device_memory,
       "says what fits into a rank's memory of that SIZE, such as 512MiB or 16GB, and how many layers would", "SIZE");
   app.add_flag("--paper-table1", options.paper_table1, "Table 1 of the ZeRO paper (Rajbhandari et al. 2020), computed")
@@ -205,13 +220,12 @@ std::optional<PlanOptions> parse_plan_options(int argc, const char* const* argv,
   app.get_help_ptr()->group("Output");
   app.add_flag("--markdown", options.markdown, "prints the table as Markdown")->group("Output");
   try {
-    app.parse(argc, argv);
+    parse(app, argc, argv);
   } catch (const CLI::CallForHelp&) {
     text = app.help();
     return std::nullopt;
-  } catch (const CLI::ParseError& error) {
-    throw UnusableInput(fmt::format("{}; plan --help lists the options", harmless(error.what())));
   }
+  if (options.paper_table1) check_paper_options(app);
   for (const CLI::Option* shape : shapes) {
     if (given.parameters.empty() || shape->count() == 0) continue;
     throw UnusableInput(fmt::format(

@@ -32,4 +32,9 @@ const Stage* stage_of_label(std::string_view label) {
   return nullptr;
 }
 
+const Stage* stage_named(std::string_view name) {
+  const Stage* stage = stage_of_label(name);
+  return stage != nullptr ? stage : stage_of_program(name);
+}
+
 }  // namespace zero::tools

@@ -24,6 +24,8 @@ const std::vector<Stage>& stages();
 /// Nothing when there is none.
 const Stage* stage_of_program(std::string_view program);
 const Stage* stage_of_label(std::string_view label);
+/// By label or program, as command lines take it.
+const Stage* stage_named(std::string_view name);
 
 /// Why stages without local-first accumulation refuse it.
 inline constexpr std::string_view kWhyNoLocalFirst =

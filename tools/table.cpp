@@ -45,7 +45,7 @@ std::string Table::text() const {
   const std::size_t most = taken + headers_[0].size() < kColumns ? kColumns - taken : headers_[0].size();
   widths[0] = std::min(widths[0], most);
 
-  std::string text = joined(headers_, widths, gap);
+  std::string text = group_line(widths, gap) + joined(headers_, widths, gap);
   for (std::vector<std::string> row : rows_) {
     if (row[0].size() > widths[0]) row[0] = row[0].substr(0, widths[0] - 1) + "~";
     text += joined(row, widths, gap);
@@ -53,10 +53,29 @@ std::string Table::text() const {
   return text;
 }
 
+/// Each name in the middle of a line as wide as its columns.
+std::string Table::group_line(const std::vector<std::size_t>& widths, std::size_t gap) const {
+  if (groups_.empty()) return "";
+  std::string line(widths[0], ' ');
+  std::size_t column = 1;
+  for (const std::string& name : groups_) {
+    std::size_t width = 0;
+    for (const std::size_t end = column + columns_of_group(); column < end; ++column) width += widths[column] + gap;
+    line += std::string(gap, ' ') + fmt::format("{:-^{}}", " " + name + " ", width - gap);
+  }
+  return line + "\n";
+}
+
 std::string Table::markdown() const {
-  std::string text = markdown_line(headers_) + "|---|";
+  std::vector<std::string> head = headers_;
+  if (!groups_.empty()) {
+    head.assign(headers_.size(), "");
+    for (std::size_t g = 0; g < groups_.size(); ++g) head[1 + g * columns_of_group()] = groups_[g];
+  }
+  std::string text = markdown_line(head) + "|---|";
   for (std::size_t i = 1; i < headers_.size(); ++i) text += "---:|";
   text += "\n";
+  if (!groups_.empty()) text += markdown_line(headers_);
   for (std::vector<std::string> row : rows_) {
     for (std::string& cell : row) {
       for (std::size_t at = 0; (at = cell.find('|', at)) != std::string::npos; at += 2) cell.insert(at, 1, '\\');

@@ -18,12 +18,19 @@ class Table {
   /// As many cells as there are headers.
   void add_row(std::vector<std::string> cells) { rows_.push_back(std::move(cells)); }
 
+  /// Puts a row of names above the headers, each over as many columns as the others; the first column has none. In
+  /// Markdown, which has one row of headers, the names are that row and the headers the first below it.
+  void group_columns(std::vector<std::string> names) { groups_ = std::move(names); }
+
   /// Lines of at most kColumns columns: a first column that is too long is cut and ends in `~`.
   [[nodiscard]] std::string text() const;
   [[nodiscard]] std::string markdown() const;
 
  private:
-  std::vector<std::string> headers_;
+  [[nodiscard]] std::size_t columns_of_group() const { return (headers_.size() - 1) / groups_.size(); }
+  [[nodiscard]] std::string group_line(const std::vector<std::size_t>& widths, std::size_t gap) const;
+
+  std::vector<std::string> headers_, groups_;
   std::vector<std::vector<std::string>> rows_;
 };
 

@@ -96,7 +96,9 @@ std::vector<std::byte> Communicator::gather_bytes(ConstBytes mine, Purpose purpo
     call.exchange_same(block, [&](std::span<const ConstBytes> received) {
       for (int p = 0; p < size(); ++p) {
         const ConstBytes from = received[static_cast<std::size_t>(p)];
-        if (!from.empty()) std::memcpy(at(p, offset), from.data(), from.size());
+        if (p == rank()) continue;
+        if (from.size() != block.size()) throw std::length_error("ranks gather different numbers of bytes");
+        std::memcpy(at(p, offset), from.data(), from.size());
       }
     });
   }

@@ -16,6 +16,8 @@ namespace {
 constexpr int kSpins = 2000;             // some tens of microseconds
 constexpr double kYieldSeconds = 0.002;  // longer than the imbalance of ranks at the same work
 
+constexpr auto kStopped = std::chrono::seconds(1);
+
 /// A hundredth of what was waited already, so that sleeping too long costs little and a long wait wakes up rarely.
 std::chrono::duration<double> sleep_after(double waited_seconds) {
   return std::chrono::duration<double>(std::clamp(waited_seconds / 100, 50e-6, 1e-3));
@@ -48,7 +50,11 @@ bool Waiter::pause() {
   if (!started_) {
     started_ = true;
     start_ = now;
+    latest_ = now;
   }
+  // No pause lasts nearly as long: this process was stopped, and its peers perhaps with it.
+  if (now - latest_ > kStopped) start_ += now - latest_;
+  latest_ = now;
   const double waited = std::chrono::duration<double>(now - start_).count();
   if (waited < kYieldSeconds) {
     sched_yield();

@@ -11,7 +11,8 @@ namespace zero {
 /// than the cores of the machine: then a peer may need this one), yields the core for milliseconds, then sleeps.
 class Waiter {
  public:
-  /// `timeout_seconds` runs from the first pause that does not spin.
+  /// `timeout_seconds` runs from the first pause that does not spin. Time in which this process did not run (stopped by
+  /// a signal, a suspended machine) does not count.
   Waiter(double timeout_seconds, int ranks);
 
   /// False when the time is up.
@@ -23,6 +24,7 @@ class Waiter {
   int spins_left_;
   bool started_ = false;
   Clock::time_point start_;
+  Clock::time_point latest_;
 };
 
 /// Throws ResourceFailure: the collective `what`, the ranks that did not reach it, and the time that was waited.

@@ -37,6 +37,9 @@ constexpr bool kKeepBlocks = true;
 constexpr Index kKeptAnyway = Index{8} << 20;
 constexpr Index kKeptPart = 64;
 
+/// How many times larger than the request a kept block may be that serves it in place of new pages.
+constexpr Index kWorthTaking = 8;
+
 /// Where in its page a block begins. AdamW reads and writes four streams at once, or five in bf16; where they begin at
 /// the same offset, they compete for the same cache sets and memory banks, and the update takes up to 1.4 times as
 /// long. The optimizer's blocks come in pairs, or in threes with the master weights: any three in a row differ.
@@ -74,6 +77,9 @@ void unmap_pages(void* memory, Index bytes) {
   }
 }
 
+/// The pages read as zeros when they are touched again.
+void give_back_pages(void* memory, Index bytes) { madvise(memory, static_cast<std::size_t>(bytes), MADV_DONTNEED); }
+
 }  // namespace
 
 PageBlocks::~PageBlocks() { trim(0); }
@@ -83,26 +89,41 @@ bool PageBlocks::keeps_freed_blocks() { return kKeepBlocks; }
 void* PageBlocks::acquire(Index bytes, Index offset, bool& is_zero) {
   bytes = round_up(offset + bytes, page_size());
   is_zero = false;
-  void* memory = nullptr;
-  const auto kept =
-      std::find_if(free_.rbegin(), free_.rend(), [&](const Block& block) { return block.bytes == bytes; });
-  if (kept != free_.rend()) {
-    memory = kept->memory;
-    free_.erase(std::next(kept).base());
-    kept_ -= bytes;
-  } else {
-    memory = map_pages(bytes);
-    if (memory == nullptr && kept_ > 0) {
+  const Index most = std::max(most_in_use_, in_use_ + bytes);
+  const Index may_hold = most + kKeptAnyway + most / kKeptPart;
+  const bool room = in_use_ + spare_ + kept_ + bytes <= may_hold;
+  Block block = take(bytes, room ? bytes : kWorthTaking * bytes);
+  if (block.memory == nullptr) {
+    block = {map_pages(bytes), bytes, bytes};
+    if (block.memory == nullptr && kept_ > 0) {
       trim(0);
-      memory = map_pages(bytes);
+      block.memory = map_pages(bytes);
     }
-    if (memory == nullptr) return nullptr;
+    if (block.memory == nullptr) return nullptr;
     is_zero = kKeepBlocks;
   }
+  block.resident = std::max(block.resident, bytes);
+  if (block.bytes > bytes) {
+    larger_.push_back(block);
+    spare_ += block.resident - bytes;
+  }
   in_use_ += bytes;
-  most_in_use_ = std::max(most_in_use_, in_use_);
-  trim(most_in_use_ - in_use_ + kKeptAnyway + most_in_use_ / kKeptPart);
-  return static_cast<std::byte*>(memory) + offset;
+  most_in_use_ = most;
+  trim(std::max<Index>(0, may_hold - in_use_ - spare_));
+  return static_cast<std::byte*>(block.memory) + offset;
+}
+
+PageBlocks::Block PageBlocks::take(Index bytes, Index most) {
+  auto best = free_.end();
+  for (auto block = free_.begin(); block != free_.end(); ++block) {
+    if (block->bytes < bytes || block->bytes > most) continue;
+    if (best == free_.end() || block->bytes <= best->bytes) best = block;
+  }
+  if (best == free_.end()) return {};
+  const Block taken = *best;
+  free_.erase(best);
+  kept_ -= taken.resident;
+  return taken;
 }
 
 void PageBlocks::release(void* memory, Index bytes) {
@@ -112,15 +133,29 @@ void PageBlocks::release(void* memory, Index bytes) {
   bytes = round_up(offset + bytes, page_size());
   in_use_ -= bytes;
   if (!kKeepBlocks) return unmap_pages(memory, bytes);
-  free_.push_back({memory, bytes});
-  kept_ += bytes;
+  Block block{memory, bytes, bytes};
+  const auto larger = std::find_if(larger_.begin(), larger_.end(), [&](const Block& b) { return b.memory == memory; });
+  if (larger != larger_.end()) {
+    block = *larger;
+    larger_.erase(larger);
+    spare_ -= block.resident - bytes;
+  }
+  free_.push_back(block);
+  kept_ += block.resident;
 }
 
 void PageBlocks::trim(Index limit) {
   auto block = free_.begin();
   for (; block != free_.end() && kept_ > limit; ++block) {
+    const Index excess = round_up(kept_ - limit, page_size());
+    if (limit > 0 && excess < block->resident) {
+      block->resident -= excess;
+      kept_ -= excess;
+      give_back_pages(static_cast<std::byte*>(block->memory) + block->resident, excess);
+      break;
+    }
     unmap_pages(block->memory, block->bytes);
-    kept_ -= block->bytes;
+    kept_ -= block->resident;
   }
   free_.erase(free_.begin(), block);
 }

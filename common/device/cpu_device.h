@@ -13,6 +13,8 @@ namespace zero {
 /// Blocks of whole pages from the operating system. A freed block is kept for the next request of its size, as long as
 /// what is in use and what is kept together stay below the most that ever was in use (and a little more): so a step
 /// that frees and allocates the same sizes takes no page faults, and the process holds no more than the ledger's peak.
+/// Where a block of another size would not fit below that, a larger kept block serves the request if there is one;
+/// so sizes that are held at different times share pages.
 /// Under AddressSanitizer nothing is kept, so that it sees every use after the end.
 class PageBlocks {
  public:
@@ -32,14 +34,20 @@ class PageBlocks {
   [[nodiscard]] Index kept() const { return kept_; }      ///< bytes, in whole pages
 
  private:
-  /// Gives the blocks kept for longest back to the system until at most `limit` bytes are kept.
+  struct Block {
+    void* memory = nullptr;
+    Index bytes = 0;
+    Index resident = 0;  ///< bytes from the beginning that have not been given back
+  };
+
+  /// The smallest kept block of `bytes` to `most` bytes, of several the one freed last; no memory if there is none.
+  Block take(Index bytes, Index most);
+  /// Gives pages of the blocks kept for longest back to the system until at most `limit` bytes are kept.
   void trim(Index limit);
 
-  struct Block {
-    void* memory;
-    Index bytes;
-  };
-  std::vector<Block> free_;  ///< the kept blocks, the oldest first
+  std::vector<Block> free_;    ///< the kept blocks, the oldest first
+  std::vector<Block> larger_;  ///< blocks in use that are larger than what was asked for
+  Index spare_ = 0;            ///< bytes of them that nobody asked for
   Index in_use_ = 0;
   Index most_in_use_ = 0;
   Index kept_ = 0;

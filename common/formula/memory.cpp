@@ -10,9 +10,11 @@ namespace {
 
 constexpr Index kFloat = 4;  // bytes
 
-// Scratch memory of one thread's own products: 384 columns of the right operand and 32 rows of the left, 384 deep.
-constexpr Index kLibraryElements = 0;
-constexpr Index kPackedElements = (384 + 32) * 384;
+// Scratch memory of one thread's own products: 384 columns of the right operand and 32 rows of the left, 384 deep, and
+// 512 rows of 384 columns of outputs that are rounded in the end.
+constexpr Index kPackedElements = (384 + 32) * 384 + 512 * 384;
+// Of the library's, for bf16 through fp32: three blocks of 512 x 512.
+constexpr Index kLibraryElements = 3 * 512 * 512;
 
 Index at(const Formula& formula, const char* category) {
   const auto found = formula.memory.find(category);
@@ -42,7 +44,7 @@ Index workspace(const Setting& s) {
   if (s.dropout) gradients += scores;                    // a head's probabilities after dropout
   // The tied table's gradient is added up in fp32, so many rows at a time, where it is not stored so.
   const Index token_rows = s.bf16 ? std::min<Index>(s.vocab, 1024) * C : 0;
-  const Index packed = s.library_products ? kLibraryElements * (s.bf16 ? 1 : 0) : s.threads * kPackedElements;
+  const Index packed = s.library_products ? kLibraryElements : s.threads * kPackedElements;
   return parameter_bytes(s) * gradients + kFloat * (token_rows + packed);
 }
 

@@ -4,10 +4,14 @@
 
 #include <algorithm>
 #include <chrono>
+#include <cstdint>
 #include <string_view>
 #include <thread>
+#include <vector>
 
 #include <fmt/format.h>
+
+#include "common/comm/mpi_api.h"
 
 namespace zero {
 
@@ -32,8 +36,33 @@ void fail_alone(const Ranks& ranks, const std::exception& error) {
   abort_job(status);
 }
 
+void agree_on_command_line(const Ranks& ranks, const std::string& program, int argc, const char* const* argv) {
+  if (ranks.size == 1) return;
+  std::uint64_t hash = 14695981039346656037U;  // FNV-1a
+  const auto add = [&hash](std::string_view text) {
+    for (const char c : text) hash = (hash ^ static_cast<unsigned char>(c)) * 1099511628211U;
+    hash = (hash ^ 0x100U) * 1099511628211U;  // where one argument ends
+  };
+  add(program);
+  for (int i = 1; i < argc; ++i) add(argv[i]);
+  std::vector<std::uint64_t> all(static_cast<std::size_t>(ranks.size));
+  check_mpi(MPI_Allgather(&hash, 1, MPI_UINT64_T, all.data(), 1, MPI_UINT64_T, ranks.comm), "MPI_Allgather");
+  for (std::size_t r = 1; r < all.size(); ++r) {
+    if (all[r] == all[0]) continue;
+    throw UnusableInput(
+        fmt::format("rank {} was started with another program or other options than rank 0; the same for all "
+                    "ranks would do",
+                    r));
+  }
+}
+
 void print_error(const std::string& sentence) {
-  const std::string line = "error: " + sentence + "\n";
+  std::string line = "error: " + sentence;
+  // A file's name may hold anything; the error stays one line and says nothing to a terminal.
+  for (char& c : line) {
+    if (static_cast<unsigned char>(c) < 0x20 || c == 0x7f) c = '?';
+  }
+  line += '\n';
   std::size_t done = 0;
   while (done < line.size()) {
     const ssize_t put = write(STDERR_FILENO, line.data() + done, line.size() - done);

@@ -39,11 +39,15 @@ void on_rank0(const Ranks& ranks, Act act) {
   agree_with_rank0(ranks, ranks.rank == 0 ? error_of(act) : std::nullopt);
 }
 
+/// Throws UnusableInput on all ranks when one was started with another program or other options than rank 0, before any
+/// of them is read: ranks that took different ways would wait for each other. Collective.
+void agree_on_command_line(const Ranks& ranks, const std::string& program, int argc, const char* const* argv);
+
 /// Ends the job because of an error that the other ranks do not know of: prints one line and takes all ranks down. With
 /// one rank it throws the error again.
 [[noreturn]] void fail_alone(const Ranks& ranks, const std::exception& error);
 
-/// Prints "error: sentence" on standard error, in one piece.
+/// Prints "error: sentence" on standard error, in one piece and on one line: control characters are shown as "?".
 void print_error(const std::string& sentence);
 
 }  // namespace zero

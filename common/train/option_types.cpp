@@ -77,7 +77,8 @@ std::size_t read_choice(const std::string& option, const std::string& value,
   for (std::size_t i = 0; i < names.size(); ++i) {
     if (names[i] == value) return i;
   }
-  if (names.size() == 1) throw UnusableInput(fmt::format("{} {} is not {}", option, shown(value), names[0]));
+  if (names.size() == 1)
+    throw UnusableInput(fmt::format("{} {} is not offered; {} would do", option, shown(value), names[0]));
   throw UnusableInput(fmt::format("{} {} is not one of {}", option, shown(value), fmt::join(names, ", ")));
 }
 
@@ -121,5 +122,14 @@ void add_flag(CLI::App& app, const std::string& option, bool& target, const Opti
       ->type_name("")
       ->disable_flag_override();
 }
+
+void add_offered_elsewhere(CLI::App& app, const std::string& option, const std::string& program) {
+  const CLI::callback_t refuse = [&app, option, program](const CLI::results_t&) -> bool {
+    throw UnusableInput(fmt::format("{} is not an option of {}; {} offers it", option, app.get_name(), program));
+  };
+  app.add_option(option, refuse)->expected(0, 1)->multi_option_policy(CLI::MultiOptionPolicy::TakeAll)->group("");
+}
+
+bool is_offered_elsewhere(const CLI::Option& option) { return option.get_group().empty(); }
 
 }  // namespace zero

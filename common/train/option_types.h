@@ -62,6 +62,12 @@ void add_real(CLI::App& app, const std::string& option, double& target, const Re
 void add_on_off(CLI::App& app, const std::string& option, bool& target, OptionText text);
 void add_flag(CLI::App& app, const std::string& option, bool& target, const OptionText& text);
 
+/// Knows the option only to say that another program offers it: giving it is refused with that program's name. The help
+/// does not show it.
+void add_offered_elsewhere(CLI::App& app, const std::string& option, const std::string& program);
+/// Whether an option was added by add_offered_elsewhere().
+bool is_offered_elsewhere(const CLI::Option& option);
+
 /// A named value.
 template <typename T>
 struct Choice {

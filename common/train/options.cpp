@@ -6,6 +6,7 @@
 #include <fmt/ranges.h>
 
 #include "common/base/bytes.h"
+#include "common/base/command_line.h"
 #include "common/base/error.h"
 #include "common/train/option_types.h"
 
@@ -224,6 +225,12 @@ std::optional<Options> parse_options(const Program& program, int argc, const cha
   add_common_options(app, options);
   program.add_options(app, options);
 
+  const std::vector<std::string> given(argv + std::min(argc, 1), argv + argc);
+  const std::string valueless = option_without_value(given, [&app](const std::string& argument) {
+    const CLI::Option* option = argument.starts_with("-") ? app.get_option_no_throw(argument) : nullptr;
+    return option != nullptr && option->get_items_expected_min() > 0;
+  });
+  if (!valueless.empty()) throw UnusableInput(fmt::format("{} needs a value; --help says which", valueless));
   std::vector<std::string> arguments;  // as CLI11 takes them: the last one first
   for (int i = argc - 1; i > 0; --i) {
     std::string argument = argv[i];
@@ -246,7 +253,8 @@ std::optional<Options> parse_options(const Program& program, int argc, const cha
     throw UnusableInput(command_line_error(program, app, error));
   }
   for (const CLI::Option* option : app.get_options()) {
-    if (!option->get_lnames().empty()) options.offered.push_back(option->get_lnames()[0]);
+    if (!option->get_lnames().empty() && !is_offered_elsewhere(*option))
+      options.offered.push_back(option->get_lnames()[0]);
   }
   derive(program, options, world);
   return options;

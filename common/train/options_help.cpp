@@ -1,10 +1,9 @@
 #include <algorithm>
-#include <array>
-#include <numeric>
 #include <string_view>
 
 #include <fmt/format.h>
 
+#include "common/base/command_line.h"
 #include "common/train/option_types.h"
 #include "common/train/options.h"
 
@@ -59,35 +58,25 @@ std::string examples(const Program& program) {
       start, program.single_process ? 8 : 16);
 }
 
-/// Levenshtein's distance.
-std::size_t distance(std::string_view a, std::string_view b) {
-  std::vector<std::size_t> row(b.size() + 1);
-  std::iota(row.begin(), row.end(), std::size_t{0});
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    std::size_t diagonal = row[0];
-    row[0] = i;
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const std::size_t changed = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({changed, row[j] + 1, row[j - 1] + 1});
-    }
+/// The option that `argument` was probably meant to be; empty where there is none.
+std::string similar_option(const CLI::App& app, std::string_view argument) {
+  std::vector<std::string> names;
+  for (const CLI::Option* option : app.get_options()) {
+    if (is_offered_elsewhere(*option)) continue;
+    for (const std::string& name : option->get_lnames()) names.push_back("--" + name);
   }
-  return row.back();
+  return nearest(argument, names);
 }
 
-std::string similar_option(const CLI::App& app, std::string_view argument) {
-  std::string best;
-  std::size_t least = 3;  // more than two changes are another word
-  for (const CLI::Option* option : app.get_options()) {
-    for (const std::string& name : option->get_lnames()) {
-      const std::size_t d = distance("--" + name, argument);
-      if (d < least) {
-        least = d;
-        best = "--" + name;
-      }
-    }
+/// What an option that no program has is called.
+std::string unknown_option(const Program& program, const CLI::App& app, const std::string& argument) {
+  const std::string start = fmt::format("{} is not an option of {}; ", shown(argument), program.name);
+  if (argument.starts_with("-n")) {  // mpirun's
+    return start + (program.single_process ? "it is one process, and --as-world N follows the order of N ranks"
+                                           : fmt::format("start ranks with tools/run -n N build/bin/{}", program.name));
   }
-  return best;
+  const std::string similar = similar_option(app, argument.substr(0, argument.find('=')));
+  return start + (similar.empty() ? "" : similar + " is, and ") + "--help lists them";
 }
 
 }  // namespace
@@ -96,9 +85,9 @@ std::string help_text(const Program& program, const CLI::App& app) {
   using namespace option_group;
   std::string text = program.name + "\n\n" + wrapped(program.description, 0, 0) + "\n\n";
   if (program.single_process) {
-    text += fmt::format("Usage: {} [OPTION...]\n", program.name);
+    text += fmt::format("Usage: build/bin/{} [OPTION...]\n", program.name);
   } else {
-    text += fmt::format("Usage: tools/run -n RANKS {} [OPTION...]\n", program.name);
+    text += fmt::format("Usage: tools/run -n RANKS build/bin/{} [OPTION...]\n", program.name);
   }
   text += "Defaults stand in brackets.\n";
   for (const char* group : {kModel, kTraining, kOptimizer, kArithmetic, kCommunication, kMemory, kOutput}) {
@@ -122,9 +111,7 @@ std::string command_line_error(const Program& program, const CLI::App& app, cons
       return fmt::format("{} stands where an option is expected; every option of {} begins with --", shown(first),
                          program.name);
     }
-    const std::string similar = similar_option(app, first.substr(0, first.find('=')));
-    return fmt::format("{} is not an option of {}; {}--help lists them", shown(first), program.name,
-                       similar.empty() ? "" : similar + " is, and ");
+    return unknown_option(program, app, first);
   }
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr) {
     const std::string_view what = error.what();

@@ -78,9 +78,10 @@ std::string plan_text(const Program& program, const Options& options, const Cont
   const formula::Setting setting = formula_setting(options, context.world);
   Index padded = 0;
   for (const FlatUnit& unit : units) padded += unit.size();
-  const std::string ranks = program.single_process
-                                ? fmt::format("one process, additions in the order of N = {}", context.world)
-                                : fmt::format("N = {}", facts.ranks);
+  const std::string ranks =
+      program.single_process ? fmt::format("one process, additions in the order of N = {}", context.world)
+      : facts.ranks == 1     ? "N = 1: one rank shards nothing and sends nothing; tools/run -n 2 PROGRAM starts two"
+                             : fmt::format("N = {}", facts.ranks);
   std::string text = "plan\n";
   text += row("program", program.name);
   text += row("model", fmt::format("{}: {}, {}, width {}, context {}, vocabulary {}", options.model,

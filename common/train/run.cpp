@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <optional>
@@ -29,7 +30,7 @@
 namespace zero {
 namespace {
 
-/// Prints on rank 0, at once: a pipe would keep lines back.
+/// Prints on rank 0, at once: a pipe would keep lines back. That it cannot be written is said at the end.
 void say(const Ranks& ranks, const std::string& text) {
   if (ranks.rank != 0) return;
   std::fputs(text.c_str(), stdout);
@@ -272,6 +273,8 @@ ExitStatus Run::finish(Index t, const StepResult& last, const StateDigests& dige
   for (const std::string& line : report.communication_lines()) text += line + "\n";
   if (verifier_ && verifier_->exact()) {
     text += fmt::format("verify: the same bytes as the unsharded baseline after each of {} steps\n", t);
+  } else if (verifier_ && verifier_->largest_difference() == 0) {
+    text += "verify: equal here; with 3 or more ranks these collectives add in another order\n";
   } else if (verifier_) {
     text +=
         fmt::format("verify: at most {:.3g} from the baseline after step {}: these collectives add in another order\n",
@@ -295,7 +298,13 @@ ExitStatus run_together(const Program& program, int argc, const char* const* arg
 
 int run_rank(const Program& program, int argc, const char* const* argv, const Ranks& ranks) {
   try {
-    return static_cast<int>(run_together(program, argc, argv, ranks));
+    agree_on_command_line(ranks, program.name, argc, argv);
+    const ExitStatus status = run_together(program, argc, argv, ranks);
+    if (status == ExitStatus::done && std::ferror(stdout) != 0) {
+      print_error("standard output could not be written to");
+      return static_cast<int>(ExitStatus::failed);
+    }
+    return static_cast<int>(status);
   } catch (const Error& error) {
     if (ranks.rank == 0) print_error(error.what());
     return static_cast<int>(error.status());
@@ -309,6 +318,7 @@ int run_rank(const Program& program, int argc, const char* const* argv, const Ra
 }  // namespace
 
 int run(const Program& program, int argc, const char* const* argv) {
+  std::signal(SIGXFSZ, SIG_IGN);  // a file-size limit is an error of write(), which has a sentence
   if (program.single_process) {
     const int size = launched({"OMPI_COMM_WORLD_SIZE", "PMI_SIZE"}).value_or(1);
     if (size > 1) {

@@ -96,22 +96,38 @@ void OutputDirectory::check(const fs::path& path) {
   while (!fs::exists(existing, error) && existing.has_relative_path()) existing = existing.parent_path();
   if (!fs::is_directory(existing, error)) refuse(path, ENOTDIR);
   if (access(existing.c_str(), W_OK | X_OK) != 0) refuse(path, errno);
-  const fs::path summary = path / "summary.json";
-  if (unlink(summary.c_str()) != 0 && errno != ENOENT) refuse(summary, errno);
+  for (const char* name : {"summary.json", "summary.json.tmp", "metrics.jsonl"}) {
+    const fs::file_status file = fs::status(path / name, error);
+    if (fs::exists(file) && !fs::is_regular_file(file)) {
+      throw UnusableInput(fmt::format("--out {}: {} is there and is not a regular file", path.string(), name));
+    }
+  }
 }
 
 OutputDirectory::OutputDirectory(fs::path path) : path_(std::move(path)) {
   std::error_code error;
   fs::create_directories(path_, error);
   if (error) refuse(path_, error.value());
-  metrics_ = open((path_ / "metrics.jsonl").c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_APPEND | O_CLOEXEC, 0644);
+  metrics_ = open((path_ / "metrics.jsonl").c_str(), O_WRONLY | O_CREAT | O_APPEND | O_NONBLOCK | O_CLOEXEC, 0644);
   if (metrics_ < 0) refuse(path_ / "metrics.jsonl", errno);
+  // From here on an earlier run's results would be taken for this one's.
+  const fs::path old = path_ / "summary.json";
+  const int removed = unlink(old.c_str()) == 0 || errno == ENOENT ? 0 : errno;
+  if (removed != 0 || ftruncate(metrics_, 0) != 0) {
+    const int reason = removed != 0 ? removed : errno;
+    close(metrics_);
+    refuse(old, reason);
+  }
 }
 
 OutputDirectory::~OutputDirectory() { close(metrics_); }
 
 void OutputDirectory::append_metrics(const nlohmann::json& line) {
-  if (!write_all(metrics_, dump(line, -1))) fail(path_ / "metrics.jsonl", errno);
+  const off_t end = lseek(metrics_, 0, SEEK_END);
+  if (write_all(metrics_, dump(line, -1))) return;
+  const int reason = errno;
+  if (ftruncate(metrics_, end) != 0) errno = reason;  // no half line, if that can be had
+  fail(path_ / "metrics.jsonl", reason);
 }
 
 void OutputDirectory::write_summary(const nlohmann::json& summary) {

@@ -20,11 +20,12 @@ void write_atomically(const std::filesystem::path& path, const std::string& text
 /// The directory of `--out`, on rank 0.
 class OutputDirectory {
  public:
-  /// Checks that `path` is a directory that can be written to, or could be made one, and removes the summary of an
-  /// earlier run, so that it is not taken for that of a run that fails. Makes nothing. Throws UnusableInput.
+  /// Checks that `path` is a directory that can be written to, or could be made one. Makes and removes nothing: a run
+  /// that is refused leaves an earlier run's files alone. Throws UnusableInput.
   static void check(const std::filesystem::path& path);
 
-  /// Makes the directory and an empty metrics.jsonl. Throws UnusableInput.
+  /// Makes the directory and an empty metrics.jsonl, and removes the summary of an earlier run, so that it is not taken
+  /// for that of this one. Throws UnusableInput.
   explicit OutputDirectory(std::filesystem::path path);
   ~OutputDirectory();
   OutputDirectory(const OutputDirectory&) = delete;

@@ -34,12 +34,12 @@ def benches(build):
     here = Path(__file__).resolve().parent
     comm = str(build / "bin/comm_bench")
     return [
-        Bench("products", [str(build / "bin/products_bench")], 110, 15),
+        Bench("products", [str(build / "bin/products_bench")], 40, 4),
         Bench("adamw", [str(build / "bin/adamw_bench")], 5, 1),
         Bench("comm2", [run, "-n", "2", comm], 5, 2),
         Bench("comm4", [run, "-n", "4", comm], 10, 4),
         Bench("memory", [sys.executable, str(here / "memory_bench.py"), "--build", str(build)], 40, 10),
-        Bench("step", [sys.executable, str(here / "step_bench.py"), "--build", str(build)], 600, 15),
+        Bench("step", [sys.executable, str(here / "step_bench.py"), "--build", str(build)], 660, 15),
     ]
 
 

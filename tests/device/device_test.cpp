@@ -206,6 +206,24 @@ TEST(PageBlocks, AStepThatFreesAndAllocatesTheSameSizesGetsTheSameBlocks) {
   blocks.release(kept, 100 * kMiB);
 }
 
+TEST(PageBlocks, ServeASmallerRequestFromAKeptBlockBeforeTheyHoldMoreThanEverWasInUse) {
+  PageBlocks blocks;
+  bool is_zero = false;
+  for (int step = 0; step < 3; ++step) {
+    void* a = blocks.acquire(100 * kMiB, 0, is_zero);
+    void* b = blocks.acquire(100 * kMiB, 0, is_zero);
+    EXPECT_EQ(is_zero, kKeeps && step == 0);
+    blocks.release(a, 100 * kMiB);
+    void* c = blocks.acquire(30 * kMiB, 1024, is_zero);
+    EXPECT_FALSE(is_zero);
+    EXPECT_EQ(blocks.in_use(), 130 * kMiB + 4096);
+    EXPECT_TRUE(c == static_cast<std::byte*>(a) + 1024 || !kKeeps);
+    blocks.release(c, 30 * kMiB);
+    EXPECT_EQ(blocks.kept(), kKeeps ? 100 * kMiB : 0);
+    blocks.release(b, 100 * kMiB);
+  }
+}
+
 TEST(CpuIsa, IsWhatTheEnvironmentAsksForOrARefusal) {
   ASSERT_EQ(setenv("ZERO_CPU_ISA", "generic", 1), 0);
   EXPECT_EQ(cpu_isa(), CpuIsa::generic);

@@ -44,7 +44,7 @@ void dump_gradient(const std::filesystem::path& directory, Json& tensors, const 
   Run run(setting, MPI_COMM_SELF);
   const std::vector<FlatUnit>& units = run.trainer().units();
   Device& device = run.context().device;
-  Gpt2 model(setting.config, setting.micro_batch, units, device);
+  Gpt2 model(setting.config, setting.micro_batch, units, {}, device);
   std::vector<Buffer> parameters, gradients;
   for (const FlatUnit& unit : units) {
     parameters.push_back(device.allocate(Category::parameters, unit.size()));
@@ -55,7 +55,7 @@ void dump_gradient(const std::filesystem::path& directory, Json& tensors, const 
   model.embed_forward(parameters[0].array());
   for (Index u = 1; u < std::ssize(units); ++u) model.forward(u, parameters[u].array());
   model.head_forward(parameters[0].array());
-  model.head_backward(parameters[0].array(), gradients[0].array());
+  model.head_backward(parameters[0].array());
   for (Index u = std::ssize(units) - 1; u > 0; --u) model.backward(u, parameters[u].array(), gradients[u].array());
   model.embed_backward(gradients[0].array());
   for (Index u = 0; u < std::ssize(units); ++u) {

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "common/base/error.h"
+#include "common/train/digests.h"
 #include "stage0_ddp/baseline.h"
 #include "stage0_ddp/formula.h"
 #include "stage0_ddp/trainer.h"
@@ -32,40 +33,10 @@ std::unique_ptr<Trainer> make_trainer(Stage stage, const Context& context) {
   return nullptr;
 }
 
-/// Digests of the whole state. Ranks that show whole units are replicas: they must agree, and count once.
-std::array<Digest, kStateKinds> digests(const Trainer& trainer, Context& context) {
-  struct Part {
-    std::array<Digest, kStateKinds> sum{};
-    std::array<bool, kStateKinds> whole{};
-  } mine;
-  trainer.visit_state([&](StateKind kind, const UnitView& view) {
-    const FlatUnit& unit = trainer.units()[view.unit];
-    const auto k = static_cast<std::size_t>(kind);
-    mine.whole[k] = view.values.size == unit.size() && unit.slices() > 1;
-    for (const TensorPart& part : unit.parts(view.begin, view.values.size)) {
-      context.device.kernels().digest(mine.sum[k], view.values.part(part.flat_begin - view.begin, part.size),
-                                      part.tensor->id, part.tensor_begin);
-    }
-  });
-  std::array<Digest, kStateKinds> all{};
-  for (const Part& part : context.comm.gather(mine, Purpose::control, "digests")) {
-    for (std::size_t k = 0; k < kStateKinds; ++k) {
-      if (!part.whole[k]) {
-        all[k].add(part.sum[k]);
-      } else if (all[k] == Digest{}) {
-        all[k] = part.sum[k];
-      } else if (all[k] != part.sum[k]) {
-        throw ResultFailure("replicas differ between ranks");
-      }
-    }
-  }
-  return all;
-}
-
-std::map<std::string, formula::Sent> sent(const Communicator& comm) {
+std::map<std::string, formula::Sent> sent(const RankGroups& comm) {
   std::map<std::string, formula::Sent> sent;
-  for (const Purpose purpose : {Purpose::gradients, Purpose::parameters, Purpose::scalars}) {
-    const Traffic& traffic = comm.traffic(purpose);
+  for (const Purpose purpose : {Purpose::gradients, Purpose::gradients_across, Purpose::parameters, Purpose::scalars}) {
+    const Traffic traffic = comm.traffic(purpose);
     if (traffic.sent > 0) sent[std::string(name(purpose))] = {traffic.collective, traffic.sent, traffic.calls};
   }
   return sent;
@@ -98,6 +69,10 @@ std::string RunSetting::describe() const {
   note(accumulation == Accumulation::local_first, "local-first");
   note(wrap != 1, fmt::format("wrap={}", wrap));
   note(bucket_bytes != 0, fmt::format("bucket={}", bucket_bytes));
+  note(dtype == Dtype::bf16, "bf16");
+  note(checkpoint_activations, "checkpointed");
+  note(dropout > 0, fmt::format("dropout={}", dropout));
+  note(shard_group != 0, fmt::format("shard group={}", shard_group));
   note(prefetch != 1, fmt::format("prefetch={}", prefetch));
   note(!reshard_after_forward, "no reshard");
   note(products == ProductKind::library, "library products");
@@ -111,12 +86,16 @@ std::string RunSetting::describe() const {
 Run::Run(const RunSetting& setting, MPI_Comm ranks) {
   const bool alone = setting.stage == Stage::baseline;
   device_ = make_cpu_device(setting.products, 1);
-  const std::vector<Index> slices = slice_sizes(model_units(setting.config, setting.wrap, alone ? 1 : setting.world));
-  const Index slice = *std::max_element(slices.begin(), slices.end());
-  const Index columns =
-      setting.bucket_bytes == 0 ? slice : std::clamp<Index>(setting.bucket_bytes / (4 * setting.world), 1, slice);
-  comm_ = make_communicator(alone ? MPI_COMM_SELF : ranks, setting.collectives, setting.transport, *device_, kTimeout,
-                            slice, columns);
+  GroupSetting groups;
+  groups.shard_group = setting.shard_group;
+  groups.collectives = setting.collectives;
+  groups.transport = setting.transport;
+  groups.timeout_seconds = kTimeout;
+  groups.dtype = setting.dtype;
+  groups.bucket_bytes = setting.bucket_bytes;
+  const Index slices = alone ? 1 : setting.shard_group == 0 ? setting.world : setting.shard_group;
+  groups_ = std::make_unique<RankGroups>(alone ? MPI_COMM_SELF : ranks, groups,
+                                         model_units(setting.config, setting.wrap, slices), *device_);
   file_ = std::make_unique<TokenFile>(setting.data, setting.config.context, setting.config.vocab);
   sampler_ = std::make_unique<Sampler>(*file_, setting.config.context, 1);
   context_ = std::make_unique<Context>(
@@ -137,19 +116,20 @@ Run::Run(const RunSetting& setting, MPI_Comm ranks) {
 
 RunRecord run(const RunSetting& setting, MPI_Comm ranks) {
   Run run(setting, ranks);
-  Communicator& comm = run.context().comm;
   RunRecord record;
   for (Index t = 1; t <= setting.steps; ++t) {
-    comm.clear_traffic();
+    run.groups().clear_traffic();
     const StepResult result = run.trainer().train_step(t);
-    const auto this_step = sent(comm);
+    const auto this_step = sent(run.groups());
     if (t > 1 &&
         !std::equal(this_step.begin(), this_step.end(), record.sent.begin(), record.sent.end(),
                     [](const auto& a, const auto& b) { return a.first == b.first && same(a.second, b.second); })) {
       throw ResultFailure(fmt::format("step {} sent other bytes than the step before", t));
     }
     record.sent = this_step;
-    record.steps.push_back({result.loss, result.norm.value, result.verdict, digests(run.trainer(), run.context())});
+    record.steps.push_back(
+        {result.loss, result.norm.value, result.verdict,
+         digest_state(run.trainer(), run.context().device.kernels(), run.context().comm, run.context().group)});
   }
   const MemoryLedger& ledger = run.context().device.ledger();
   for (int c = 0; c < kCategories; ++c) {
@@ -176,6 +156,11 @@ formula::Formula expected(const RunSetting& setting) {
   s.local_first = setting.accumulation == Accumulation::local_first;
   s.wrap = setting.wrap;
   s.bucket = setting.bucket_bytes;
+  s.bf16 = setting.dtype == Dtype::bf16;
+  s.checkpoint_activations = setting.checkpoint_activations;
+  s.dropout = setting.dropout > 0;
+  s.shard_group = setting.shard_group;
+  s.ring = setting.collectives == CollectiveKind::ring;
   s.native = setting.collectives == CollectiveKind::native;
   s.library_products = setting.products == ProductKind::library;
   s.prefetch = setting.prefetch;
@@ -206,7 +191,7 @@ std::string differences(const RunRecord& record, const formula::Formula& formula
                           record.held_after.at(category));
     }
   }
-  for (const std::string purpose : {"gradients", "parameters", "scalars"}) {
+  for (const std::string purpose : {"gradients", "gradients_across", "parameters", "scalars"}) {
     const auto says = formula.communication.find(purpose);
     const auto sent = record.sent.find(purpose);
     const formula::Sent expected_sent = says == formula.communication.end() ? formula::Sent{} : says->second;

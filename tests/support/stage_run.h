@@ -10,6 +10,7 @@
 
 #include "common/comm/communicator.h"
 #include "common/formula/formula.h"
+#include "common/train/groups.h"
 #include "common/train/trainer.h"
 
 namespace zero::test {
@@ -33,6 +34,10 @@ struct RunSetting {
   Index bucket_bytes = 0;
   Index prefetch = 1;
   bool reshard_after_forward = true;
+  Index shard_group = 0;
+  Dtype dtype = Dtype::fp32;
+  bool checkpoint_activations = false;
+  double dropout = 0;
   ProductKind products = ProductKind::canonical;
   CollectiveKind collectives = CollectiveKind::canonical;
   TransportKind transport = TransportKind::automatic;
@@ -64,10 +69,11 @@ class Run {
   Run(const RunSetting& setting, MPI_Comm ranks);
   Trainer& trainer() { return *trainer_; }
   Context& context() { return *context_; }
+  RankGroups& groups() { return *groups_; }
 
  private:
   std::unique_ptr<Device> device_;
-  std::unique_ptr<Communicator> comm_;
+  std::unique_ptr<RankGroups> groups_;
   std::unique_ptr<TokenFile> file_;
   std::unique_ptr<Sampler> sampler_;
   Timers timers_;

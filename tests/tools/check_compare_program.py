@@ -117,6 +117,7 @@ class Compare(unittest.TestCase):
         self.assertIn("All 5 programs end with equal bits", words)
         self.assertRegex(words, r"activations stay .* in every stage")
         self.assertIn("stage 3 sends 1.50 times what stage 2 sends", words)
+        self.assertIn("s/step and tokens/s of the median step", words)
         with open(os.path.join(self.folder, "c.json"), encoding="utf-8") as file:
             result = json.load(file)
         self.assertTrue(result["right"])
@@ -132,6 +133,59 @@ class Compare(unittest.TestCase):
         with open(os.path.join(self.folder, "c.md"), encoding="utf-8") as file:
             self.assertIn("| stage3_params |", file.read())
         self.assertTrue(os.path.exists(os.path.join(self.folder, "kept", "stage3_params", "summary.json")))
+
+    def test_tokens_per_second_are_those_of_the_median_step(self):
+        for seconds, median in (([9.0, 0.25, 0.5], 0.5), ([9.0, 0.25, 0.5, 0.5], 0.5), ([0.5, 0.25], 0.375)):
+            summary = honest("stage1_optimizer", self.formula["stage1_optimizer"])
+            summary["seconds"]["total"] = seconds
+            text = self.pair("stage1_optimizer", summary, "--json", "c.json", status=0)
+            tokens = RANKS * OPTIONS["micro-batch"] * OPTIONS["context"] / median
+            self.assertRegex(text, rf"stage1_optimizer .* {median:.3f} +{tokens:.0f} ")
+            with open(os.path.join(self.folder, "c.json"), encoding="utf-8") as file:
+                program = json.load(file)["programs"][1]
+            self.assertAlmostEqual(program["tokens_per_second"], tokens)
+
+    def test_the_programs_have_short_names(self):
+        text = self.run_compare("--programs", "3,baseline,1")
+        rows = [line.split()[0] for line in text.splitlines() if line.startswith(PROGRAMS)]
+        self.assertEqual(rows, ["baseline", "stage3_params", "stage1_optimizer"])
+
+    def test_the_example_of_the_documentation_is_a_summary_whose_bytes_are_right(self):
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../docs/summary.md"), encoding="utf-8") as file:
+            example = json.loads(file.read().split("```json\n")[1].split("```")[0])
+        baseline = honest("baseline", self.formula["baseline"])
+        for key in ("options", "losses", "grad_norms", "digest"):
+            baseline[key] = copy.deepcopy(example[key])
+        self.make("baseline", baseline)
+        text = self.run_compare("--programs", "baseline", "--with", self.make("mine", example, folder="my"), status=1)
+        self.assertRegex(text, r"mine .* yes\n")
+        self.assertNotIn("\nmine: ", text)  # what is wrong is the baseline, whose bytes are of another model
+
+    def test_findings_are_what_is_read_last(self):
+        summary = honest("stage1_optimizer", self.formula["stage1_optimizer"])
+        summary["digest"]["momentum"] = "cd" * 16
+        text = self.pair("stage1_optimizer", summary, "--markdown", "c.md")
+        self.assertIn("stage1_optimizer: not equal to baseline: the digest of momentum is another", text.splitlines()[-1])
+        self.assertIn("- activations stay", text)
+        with open(os.path.join(self.folder, "c.md"), encoding="utf-8") as file:
+            self.assertIn("the digest of momentum is another", file.read().splitlines()[-1])
+
+    def test_collectives_of_another_order_that_end_equal_say_so(self):
+        for program in ("baseline", "stage1_optimizer"):
+            summary = honest(program, self.formula[program])
+            summary["options"]["collectives"] = "ring"
+            self.make(program, summary)
+        text = self.run_compare("--programs", "baseline,1", "--collectives", "ring")
+        self.assertIn("equal here; with 3 or more ranks these collectives add in another order", text)
+
+    def test_under_mpirun_rank_0_alone_refuses(self):
+        for rank, errors in (("0", 1), ("1", 0)):
+            environment = dict(os.environ) | {"OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_RANK": rank}
+            command = [os.path.join(self.folder, "compare"), "-n", "2"]
+            result = subprocess.run(command, capture_output=True, text=True, timeout=60, cwd=self.folder, env=environment)
+            self.assertEqual((result.returncode, result.stdout), (2, ""))
+            self.assertEqual((result.stderr.count("\n"), result.stderr.count("starts mpirun itself")), (errors, errors))
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "baseline.arguments")))
 
     def test_every_option_is_passed_on_to_the_programs_that_offer_it(self):
         self.run_compare("--data", "a b;$(touch no)", "--prefetch=0", "--reshard-after-forward", "off", "--steps", "2")
@@ -292,7 +346,7 @@ class Compare(unittest.TestCase):
                 self.make("baseline", summary)
                 sentence = self.run_compare("--programs", "baseline", status=2)
                 self.assertIn(word, sentence)
-                self.assertLess(len(sentence), 600)
+                self.assertLess(len(sentence), 700)
         self.make("baseline", good)
         twice = honest("stage1_optimizer", self.formula["stage1_optimizer"])
         twice["memory"]["ranks"][1]["rank"] = 0
@@ -303,7 +357,7 @@ class Compare(unittest.TestCase):
         self.make("baseline", honest("baseline", self.formula["baseline"]), before="exit 0")
         sentence = self.run_compare("--programs", "baseline", "--out", "kept", status=2)
         self.assertIn("baseline ended with status 0 but", sentence)
-        self.assertIn("was not written", sentence)
+        self.assertIn("was not written; docs/summary.md says", sentence)
 
     def test_a_programs_own_failure_is_passed_on(self):
         for status in (1, 2, 3):
@@ -353,7 +407,13 @@ class Compare(unittest.TestCase):
             (["--json", "no/such/folder/c.json"], "--json"),
             (["--csv", "/"], "--csv"),
             (["--out", "baseline"], "--out"),
-            (["--json"], "--json"),
+            (["--json"], "--json needs a value"),
+            (["--out", "--steps", "1"], "--out needs a value"),
+            (["--progams", "1", "--jsno", "x"], "--progams is not an option of compare or of the programs; --programs is, and compare --help"),
+            (["--stpes=1", "--progams", "1"], "--stpes=1 is not an option of compare or of the programs; --steps is"),
+            (["--widht", "8"], "--widht is not an option of compare or of the programs; --width is"),
+            (["--nonsense"], "--nonsense is not an option of compare or of the programs; compare --help lists them"),
+            (["--verify", "1"], "'1' stands where an option is expected"),
         ):
             with self.subTest(arguments=arguments):
                 self.assertIn(word, self.run_compare(*arguments, status=2))

@@ -49,7 +49,16 @@ def plan(*arguments):
 def check_table_1():
     cells = {(r["parameters"], r["world"], r["stage"]): r["model_states"] for r in plan("--paper-table1")["rows"]}
     check(len(cells) == 54, f"{len(cells)} cells of table 1")
-    text = run("--paper-table1").stdout
+    lines = run("--paper-table1").stdout.splitlines()
+    text = {int(line.split()[0]): line.split()[1:] for line in lines if line[:1].isdigit()}
+    check(all(len(row) == 9 for row in text.values()) and len(text) == 6, f"rows of table 1: {text}")
+    head = next(i for i, line in enumerate(lines) if line.startswith("N "))
+    groups, columns = lines[head - 1], lines[head]
+    check(groups.replace("-", " ").split() == ["7.5B", "128B", "1T"], f"the models above table 1: {groups!r}")
+    ends = [at + len("Pos+g+p") for at in range(len(columns)) if columns.startswith("Pos+g+p", at)]
+    check([len(groups[:end]) for end in ends] == [len(groups[: groups.index(name)]) + len(name) + len(groups[groups.index(name) + len(name) :].split("  ")[0]) for name in ("7.5B", "128B", "1T")], f"models end with their columns: {groups!r}")
+    markdown = [line for line in run("--paper-table1", "--markdown").stdout.splitlines() if line.startswith("|")]
+    check("7.5B" in markdown[0] and "Pos+g+p" in markdown[2] and len({line.count("|") for line in markdown[:1] + markdown[2:]}) == 1, f"table 1 as Markdown: {markdown[:3]}")
     for parameters, rows in PRINTED.items():
         for world, printed in rows.items():
             for stage, paper, exact in zip("123", printed.split(), EXACT[parameters][world].split()):
@@ -57,7 +66,8 @@ def check_table_1():
                 last_digit = Decimal(1).scaleb(Decimal(paper).as_tuple().exponent)
                 check(abs(got - Decimal(paper)) <= last_digit, f"{parameters} N {world} stage {stage}: {got}, printed {paper}")
                 check(got == Decimal(exact), f"{parameters} N {world} stage {stage}: {got}, exactly {exact}")
-                check(f" {exact}" in text, f"{exact} is not in the table as text")
+                cell = f"{float(exact):.0f}" if float(exact) >= 1000 else f"{float(exact):.4g}"
+                check(cell in text[world], f"{cell} is not in the row of N = {world}")
             # --parameters gives the same, rounded up to bytes in each of the three states.
             for row in plan("--parameters", parameters, "--world", world, "--precision", "bf16")["stages"]:
                 if row["stage"] in "123":
@@ -117,7 +127,15 @@ def check_refusals():
         (["--world", "2", "--width", "1000000000000", "--heads", "1"], "too large"),
         (["--world", "2", "--layers", "1000000000"], "--layers"),
         (["--world", "2", "--parameters", "1e9", "--layers", "3"], "--layers"),
-        (["--world", "2", "--nonsense"], "--nonsense"),
+        (["--world", "2", "--nonsense"], "--nonsense is not an option of plan; plan --help lists them"),
+        (["--wolrd", "2", "--jsno"], "--wolrd is not an option of plan; --world is, and plan --help lists them"),
+        (["--jsno", "--wolrd=2"], "--jsno is not an option of plan; --json is, and plan --help lists them"),
+        (["two"], "'two' stands where an option is expected"),
+        (["--world"], "--world needs a value"),
+        (["--stage", "--world", "2"], "--stage needs a value"),
+        (["--world", "2", "--stage", "stage4"], "the name of a program"),
+        (["--paper-table1", "--world", "2"], "--world has no meaning with --paper-table1"),
+        (["--markdown", "--precision", "bf16", "--world", "2", "--paper-table1"], "--precision has no meaning with --paper-table1"),
     ):
         result = run(*arguments)
         sentence = result.stderr
@@ -129,6 +147,8 @@ def check_text():
     for arguments in (["--world", 4], ["--world", 64, "--model", "gpt2-xl", "--precision", "bf16", "--device-memory", "16GB"], ["--paper-table1"], ["--parameters", "1e12", "--world", 1024]):
         lines = run(*arguments).stdout.splitlines()
         check(lines and max(map(len, lines)) <= 100, f"plan {arguments} has a line of more than 100 columns")
+    for one, other in ((("-n", 3), ("--world", 3)), (("-n3",), ("--world=3",)), (("-n", 3, "--stage", "stage3_params"), ("-n", 3, "--stage", 3)), (("-n", 3, "--stage", "baseline"), ("-n", 3, "--stage=baseline"))):
+        check(run(*one).stdout == run(*other).stdout != "", f"plan {one} is plan {other}")
     lines = run("--world", 4).stdout
     check("stage 3 sends 1.50 times what stage 2 sends" in lines and "activations stay" in lines, "the sentences of plan --world 4")
 

@@ -43,6 +43,24 @@ on 2 "$bin/stage3_params" --accumulation local-first
 expected=(2 "baseline is one process and was started as 2")
 on 2 "$bin/baseline"
 
+# Ranks of different minds, before any of them reads an option.
+ends 2 "rank 1 was started with another program or other options than rank 0" env OMPI_ALLOW_RUN_AS_ROOT=1 \
+  OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1 mpirun --quiet --oversubscribe \
+  -n 1 "$bin/stage0_ddp" "${small[@]}" : -n 1 "$bin/stage0_ddp" "${small[@]}" --nope
+# What cannot be started, a rank killed from outside, a full standard output.
+expected=(2 "is not a program")
+on 2 "$bin/stage9"
+ends 3 "was ended by signal 9" bash -c \
+  '(sleep 2; pkill -9 -o -f "^$1 --layers 1 .*--seed 77") & exec "$0" -n 2 "$@"' "$source/tools/run" \
+  "$bin/stage2_gradients" "${small[@]}" --steps 1000000 --seed 77
+ends 3 "standard output could not be written" bash -c 'exec "$@" >/dev/full' _ "$bin/baseline" "${small[@]}" --steps 1
+
+# A job that is stopped and goes on was never late.
+(sleep 1; pkill -STOP -f "^$bin/stage1_optimizer .*--seed 78"; sleep 2; pkill -CONT -f "^$bin/stage1_optimizer .*--seed 78") &
+timeout 20 "$source/tools/run" -n 2 "$bin/stage1_optimizer" --micro-batch 1 --steps 150 --seed 78 --timeout 1 \
+  >/dev/null 2>"$scratch/stderr" || fail "a job that was stopped for a while ended: $(cat "$scratch/stderr")"
+wait
+
 # A disk that is full after 1 KiB.
 ends 3 "metrics.jsonl cannot be written" bash -c \
   'trap "" XFSZ; ulimit -f 1; exec "$@"' _ "$bin/baseline" "${small[@]}" --steps 50 --out "$scratch/full"

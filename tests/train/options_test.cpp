@@ -1,11 +1,13 @@
 #include <gtest/gtest.h>
 
+#include <set>
 #include <string>
 #include <vector>
 
 #include "common/base/error.h"
 #include "common/train/option_types.h"
 #include "common/train/options.h"
+#include "tools/program_options.h"
 
 namespace zero {
 namespace {
@@ -130,7 +132,11 @@ TEST(Options, NamedValuesAreRefusedNamingTheOnesThereAre) {
   EXPECT_EQ(refusal({"--transport", "tcp"}), "--transport tcp is not one of auto, shared, messages");
   EXPECT_EQ(refusal({"--accumulation", "first"}), "--accumulation first is not one of ranks-first, local-first");
   EXPECT_EQ(refusal({"--reshard-after-forward", "yes"}), "--reshard-after-forward yes is not one of on, off");
-  EXPECT_EQ(refusal({"--precision", "bf16"}), "--precision bf16 is not fp32");
+  EXPECT_EQ(refusal({"--precision", "fp16"}), "--precision fp16 is not offered; fp32 would do");
+  EXPECT_EQ(
+      refusal({"--precision", "bf16"}),
+      "--precision bf16 is not offered yet; training is fp32 in this version, and plan --precision bf16 says what "
+      "bf16 would hold");
   EXPECT_EQ(refusal({"--backend", "rocm"}), "--backend rocm is not one of cpu, auto");
   EXPECT_EQ(refusal({"--backend", "cuda"}), "--backend cuda: this build has no CUDA backend; cpu would do");
   expect_words(refusal({"--data", ""}), {"--data '' is not the name of a file"});
@@ -142,13 +148,37 @@ TEST(Options, MistakesOfTheCommandLineAreOneSentence) {
   EXPECT_EQ(refusal({"--offload-optimizer", "host"}),
             "--offload-optimizer is not an option of program; --help lists them");
   EXPECT_EQ(refusal({"--as-world", "2"}), "--as-world is not an option of program; --help lists them");
-  EXPECT_EQ(refusal({"-n", "2"}), "-n is not an option of program; --help lists them");
+  EXPECT_EQ(refusal({"--stpes", "3", "--sede", "4"}),
+            "--stpes is not an option of program; --steps is, and --help lists them");
+  EXPECT_EQ(refusal({"-n", "2"}), "-n is not an option of program; start ranks with tools/run -n N build/bin/program");
+  EXPECT_EQ(refusal({"-n2"}), "-n2 is not an option of program; start ranks with tools/run -n N build/bin/program");
   EXPECT_EQ(refusal({"data.txt"}),
             "data.txt stands where an option is expected; every option of program begins with --");
   EXPECT_EQ(refusal({"--steps", "1", "--steps", "1"}), "--steps was given 2 times; once would do");
   EXPECT_EQ(refusal({"--steps"}), "--steps needs a value; --help says which");
+  EXPECT_EQ(refusal({"--out", "--steps", "1"}), "--out needs a value; --help says which");
+  EXPECT_EQ(refusal({"--steps", "1", "--data", "--sede"}), "--data needs a value; --help says which");
+  EXPECT_EQ(parse({"--out=--steps"})->out, "--steps");
   EXPECT_EQ(refusal({"--steps=", "--verify"}), "--steps '' is not a whole number from 1 to 1000000000");
   EXPECT_EQ(refusal({"--verify=3"}), "--verify is a flag and takes no value");
+}
+
+TEST(Options, AnOptionOfAnotherProgramIsRefusedNamingThatProgram) {
+  Program here = program();
+  here.add_options = [](CLI::App& app, Options&) {
+    add_offered_elsewhere(app, "--prefetch", "elsewhere");
+    add_offered_elsewhere(app, "--as-world", "baseline");
+  };
+  const std::string sentence = "--prefetch is not an option of program; elsewhere offers it";
+  EXPECT_EQ(refusal({"--prefetch", "2"}, 1, here), sentence);
+  EXPECT_EQ(refusal({"--prefetch=2", "--steps", "1"}, 1, here), sentence);
+  EXPECT_EQ(refusal({"--prefetch"}, 1, here), sentence);
+  EXPECT_EQ(refusal({"--prefetch", "1", "--prefetch", "2"}, 1, here), sentence);
+  EXPECT_EQ(refusal({"--as-world", "2"}, 1, here), "--as-world is not an option of program; baseline offers it");
+  EXPECT_EQ(refusal({"--prefetc", "2"}, 1, here), "--prefetc is not an option of program; --help lists them");
+  EXPECT_FALSE(to_json(*parse({}, 1, here)).contains("prefetch"));
+  EXPECT_FALSE(parse({"--help"}, 1, here));
+  EXPECT_EQ(help_.find("--prefetch"), std::string::npos);
 }
 
 TEST(Options, HeadsDivideTheWidth) {
@@ -187,6 +217,8 @@ TEST(Options, TheBaselineCountsBatchesForTheRanksItFollows) {
   Program baseline = program();
   baseline.single_process = true;
   baseline.add_options = [](CLI::App& app, Options& options) { add_as_world_option(app, options); };
+  EXPECT_EQ(refusal({"-n", "2"}, 1, baseline),
+            "-n is not an option of program; it is one process, and --as-world N follows the order of N ranks");
   const Options o = *parse({"--as-world", "3", "--micro-batch", "2", "--global-batch", "12"}, 1, baseline);
   EXPECT_EQ(o.micro_steps, 2);
   EXPECT_EQ(o.order_world(1), 3);
@@ -248,6 +280,7 @@ TEST(Options, HelpGroupsEveryOptionWithItsDefaultWithin100Columns) {
   expect_words(help_, {"[20]", "[0.001]", "[the preset's]", "[one unit]", "[docs/corpus.txt]", "[canonical]", "[60]"});
   EXPECT_EQ(help_.find("bf16"), std::string::npos) << "what is not built is not offered";
   EXPECT_EQ(help_.find("--resume"), std::string::npos);
+  expect_words(help_, {"Usage: tools/run -n RANKS build/bin/program [OPTION...]"});
   std::size_t begin = 0;
   for (std::size_t end; (end = help_.find('\n', begin)) != std::string::npos; begin = end + 1) {
     EXPECT_LE(end - begin, 104U) << help_.substr(begin, end - begin);
@@ -271,6 +304,21 @@ TEST(Options, JsonHoldsTheEffectiveValuesOfTheOptionsThatAreOffered) {
   EXPECT_EQ(json["backend"], "cpu");
   EXPECT_EQ(json["verify"], false);
   EXPECT_FALSE(json.contains("as-world"));
+}
+
+TEST(Options, CompareKnowsTheOptionsOfAllPrograms) {
+  Options options;
+  CLI::App app;
+  add_common_options(app, options);
+  add_gather_options(app, options);
+  add_as_world_option(app, options);
+  std::set<std::string> with_value, flags;
+  for (const CLI::Option* option : app.get_options()) {
+    if (option->get_lnames()[0] == "help") continue;
+    (option->get_items_expected_min() > 0 ? with_value : flags).insert(option->get_lnames()[0]);
+  }
+  EXPECT_EQ(with_value, std::set<std::string>(tools::kProgramOptions.begin(), tools::kProgramOptions.end()));
+  EXPECT_EQ(flags, std::set<std::string>(tools::kProgramFlags.begin(), tools::kProgramFlags.end()));
 }
 
 TEST(Options, FormulasGetTheSameNumbers) {

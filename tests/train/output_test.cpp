@@ -145,10 +145,19 @@ TEST(OutputDirectory, AnOldSummaryDoesNotSurviveTheStartOfANewRun) {
   scratch.write("summary.json", "old");
   scratch.write("metrics.jsonl", "old\n");
   OutputDirectory::check(scratch.path());
-  EXPECT_FALSE(scratch.has("summary.json"));
+  EXPECT_TRUE(scratch.has("summary.json")) << "a run that is refused later leaves it alone";
   OutputDirectory out(scratch.path());
+  EXPECT_FALSE(scratch.has("summary.json"));
   out.append_metrics({{"step", 1}});
   EXPECT_EQ(scratch.read("metrics.jsonl"), "{\"step\":1}\n");
+}
+
+TEST(OutputDirectory, WhatIsNotARegularFileIsRefusedWithoutWaiting) {
+  for (const char* name : {"metrics.jsonl", "summary.json", "summary.json.tmp"}) {
+    const Scratch scratch;
+    ASSERT_EQ(mkfifo(scratch.path(name).c_str(), 0600), 0);
+    EXPECT_NE(refusal(scratch.path()).find("not a regular file"), std::string::npos) << name;
+  }
 }
 
 TEST(OutputDirectory, MetricsAreThereAsSoonAsTheyAreAppended) {

@@ -202,7 +202,7 @@ TEST_F(RunTest, ACapEndsTheRunNamingWhatIsHeld) { expect_one_error(run({"--devic
 TEST_F(RunTest, HelpIsPrintedAndNothingRuns) {
   const Ending ending = run({"--help"});
   EXPECT_EQ(ending.status, 0);
-  EXPECT_NE(ending.out.find("Usage: fake"), std::string::npos);
+  EXPECT_NE(ending.out.find("Usage: build/bin/fake"), std::string::npos);
   EXPECT_EQ(ending.out.find("plan\n"), std::string::npos);
 }
 

@@ -1,0 +1,51 @@
+#pragma once
+/// \file
+/// What the baseline and the stages take, all together: compare passes it on. A test holds the list to the programs.
+
+#include <array>
+#include <string_view>
+
+namespace zero::tools {
+
+/// Options with a value, without dashes.
+inline constexpr std::array<std::string_view, 37> kProgramOptions = {"model",
+                                                                     "layers",
+                                                                     "heads",
+                                                                     "width",
+                                                                     "context",
+                                                                     "vocab",
+                                                                     "data",
+                                                                     "steps",
+                                                                     "seed",
+                                                                     "micro-batch",
+                                                                     "global-batch",
+                                                                     "accumulation",
+                                                                     "lr",
+                                                                     "lr-schedule",
+                                                                     "warmup",
+                                                                     "min-lr",
+                                                                     "beta1",
+                                                                     "beta2",
+                                                                     "eps",
+                                                                     "weight-decay",
+                                                                     "clip",
+                                                                     "precision",
+                                                                     "products",
+                                                                     "threads",
+                                                                     "collectives",
+                                                                     "transport",
+                                                                     "bucket",
+                                                                     "wrap",
+                                                                     "timeout",
+                                                                     "prefetch",
+                                                                     "reshard-after-forward",
+                                                                     "as-world",
+                                                                     "backend",
+                                                                     "device-memory",
+                                                                     "host-memory",
+                                                                     "digest-every",
+                                                                     "out"};
+/// Options without.
+inline constexpr std::array<std::string_view, 1> kProgramFlags = {"verify"};
+
+}  // namespace zero::tools
