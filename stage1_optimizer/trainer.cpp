@@ -53,7 +53,8 @@ void Trainer::reduce(Index u, Index m) {
   const Array own = own_slice(u, gradients_[u]);
   if (!running_sum_.add(u, m, gradient)) return;
   for (const Bucket& bucket : context_.buckets(units_[u])) {
-    // for i in bucket:  own[i] = tree over micro-steps of (tree over ranks r of gradient_of_r[rank * slice + i]) / leaves
+    // for i in bucket:  own[i] = tree over micro-steps of (tree over ranks r of gradient_of_r[rank * slice + i]) /
+    // leaves
     context_.comm.reduce_scatter(gradient, bucket, Purpose::gradients, [&](Index begin, Array sum) {
       partial_sums_.add(u, m, begin, sum, own.part(begin, sum.size), static_cast<float>(context_.leaves()));
     });

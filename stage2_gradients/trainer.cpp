@@ -57,7 +57,8 @@ void Trainer::backward(Index m) {
 void Trainer::reduce(Index u, Index m, Array gradient) {
   const Array own = gradients_[u].array();
   for (const Bucket& bucket : context_.buckets(units_[u])) {
-    // for i in bucket:  own[i] = tree over micro-steps of (tree over ranks r of gradient_of_r[rank * slice + i]) / leaves
+    // for i in bucket:  own[i] = tree over micro-steps of (tree over ranks r of gradient_of_r[rank * slice + i]) /
+    // leaves
     context_.comm.reduce_scatter(gradient, bucket, Purpose::gradients, [&](Index begin, Array sum) {
       partial_sums_.add(u, m, begin, sum, own.part(begin, sum.size), static_cast<float>(context_.leaves()));
     });

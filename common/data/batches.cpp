@@ -57,8 +57,9 @@ std::int32_t token_at(const unsigned char* bytes, Index i, Index token_bytes) {
 /// The tokens that the header of a `.bin` file of `bytes` bytes promises, after checking it.
 Index checked_header(int descriptor, const std::string& path, Index bytes) {
   if (bytes < kHeaderBytes) {
-    throw UnusableInput(fmt::format("--data {} is too short ({}) for a .bin token file, which starts with a header of {} bytes",
-                                    path, bytes, kHeaderBytes));
+    throw UnusableInput(
+        fmt::format("--data {} is too short ({}) for a .bin token file, which starts with a header of {} bytes", path,
+                    bytes, kHeaderBytes));
   }
   Block block;
   if (read_at(descriptor, path, block.data(), 0, kHeaderBytes) < kHeaderBytes) {

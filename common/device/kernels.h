@@ -6,14 +6,14 @@
 ///
 /// Letters: B micro-batch, T context, C width, H heads, V vocabulary, R = B * T rows. Matrices are row-major. Unless a
 /// contract says otherwise, outputs must not overlap inputs, except where an output *is* an input (in place).
-/// Nothing that is not finite is hidden: a NaN or an infinity (also minus infinity in a softmax) makes NaNs or infinities
-/// of what depends on it.
+/// Nothing that is not finite is hidden: a NaN or an infinity (also minus infinity in a softmax) makes NaNs or
+/// infinities of what depends on it.
 
 #include <cstdint>
 #include <span>
 
-#include "common/base/order_free_sum.h"
 #include "common/base/digest.h"
+#include "common/base/order_free_sum.h"
 #include "common/device/array.h"
 
 namespace zero {
