@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "common/base/error.h"
+#include "tools/compare_claims.h"
 #include "tools/table.h"
 
 namespace zero::tools {
@@ -79,17 +80,11 @@ Row own_formula(const Summary& summary) {
 template <typename Value>
 void compare_ranks(Judged& judged, const std::string& what, const char* verb, Index formula, const Summary& summary,
                    const Value& value) {
-  std::size_t wrong = 0, first = 0;
-  for (std::size_t i = 0; i < summary.ranks.size(); ++i) {
-    if (value(summary.ranks[i]) == formula) continue;
-    if (wrong++ == 0) first = i;
-  }
-  if (wrong == 0) return;
-  const auto [expected, found] = in_words(formula, value(summary.ranks[first]));
-  std::string where;
-  if (wrong < summary.ranks.size())
-    where = fmt::format(" on rank {}{}", first, wrong > 1 ? fmt::format(" and {} more", wrong - 1) : "");
-  judged.findings.push_back(fmt::format("{}: formula {}, {} {}{}", harmless(what, 40), expected, verb, found, where));
+  const WrongRanks wrong = wrong_ranks(summary, [&](const RankSummary& rank) { return value(rank) != formula; });
+  if (wrong.count == 0) return;
+  const auto [expected, found] = in_words(formula, value(summary.ranks[wrong.first]));
+  judged.findings.push_back(
+      fmt::format("{}: formula {}, {} {}{}", harmless(what, 40), expected, verb, found, wrong.where));
 }
 
 void compare_bytes(Judged& judged, const Summary& summary) {
@@ -112,8 +107,8 @@ void compare_bytes(Judged& judged, const Summary& summary) {
                     [&](const RankSummary& rank) { return held(rank).current; });
     }
   }
-  if (!judged.bytes_are_counted) return;
   for (const std::string& name : purposes) {
+    if (leaves_open(summary, name)) continue;
     const auto formula = judged.formula.sent.find(name);
     compare_ranks(judged, "sent for " + name, "measured", formula == judged.formula.sent.end() ? 0 : formula->second,
                   summary, [&](const RankSummary& rank) {
@@ -211,6 +206,7 @@ Judged judge(const std::string& name, const Summary& summary, const std::string&
              const Summary& reference, Index ranks) {
   Judged judged;
   judged.name = name;
+  judged.executable = summary.executable;
   const Stage* stage = stage_of_program(summary.executable);
   judged.held = measured_row(summary, judged.bytes_are_counted);
   // A summary could name other shapes than it ran with: those of the reference count where it names none, and others
@@ -239,6 +235,7 @@ Judged judge(const std::string& name, const Summary& summary, const std::string&
     compare_results(judged, summary, reference_name, reference);
   }
   compare_bytes(judged, summary);
+  judge_claims(judged, summary, setting);
   return judged;
 }
 

@@ -17,7 +17,8 @@ struct Judged {
   Row held;     ///< measured
   Row formula;  ///< of the stage that the summary names, from the options of the run; of the summary itself where
                 ///< compare does not know it
-  bool bytes_are_counted = true;  ///< false under native collectives
+  std::string executable;         ///< what the summary calls the program
+  bool bytes_are_counted = true;  ///< false where the summary leaves bytes sent open, as under native collectives
   double seconds_per_step = 0;    ///< median
   double tokens_per_second = 0;   ///< global batch x context / seconds_per_step
   double last_loss = 0;

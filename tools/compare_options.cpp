@@ -104,8 +104,14 @@ Job make_job(const CompareOptions& options, const std::string& path, const std::
 
 void check_program(const std::string& path, const std::string& remedy) {
   std::error_code ignored;
-  if (!std::filesystem::is_regular_file(path, ignored))
-    throw UnusableInput(fmt::format("{} does not exist; {}", harmless(path), remedy));
+  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
+  if (!std::filesystem::is_regular_file(status)) {
+    throw UnusableInput(fmt::format("{} {}; {}", harmless(path),
+                                    std::filesystem::is_directory(status) ? "is a directory"
+                                    : std::filesystem::exists(status)     ? "is not a file"
+                                                                          : "does not exist",
+                                    remedy));
+  }
   if (access(path.c_str(), X_OK) != 0)
     throw UnusableInput(fmt::format("{} is not a program; {}", harmless(path), remedy));
 }

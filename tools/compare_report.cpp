@@ -36,6 +36,12 @@ std::string equality(const Judged& row) {
   return row.largest_difference == 0 ? "0" : fmt::format("{:.0e}", row.largest_difference);
 }
 
+/// With so many digits after the point, or with an exponent where that would be long.
+std::string short_number(double value, int digits) {
+  if (std::abs(value) >= 1e7) return fmt::format("{:.3e}", value);
+  return fmt::format("{:.{}f}", value, std::abs(value) >= 1e4 ? 0 : digits);
+}
+
 Table table_of(const Report& report, ByteUnit unit) {
   Table table({"", "states", "formula", "smaller", "activ.", "buffers", "sent", "s/step", "tokens/s", "loss", "equal"});
   const Index reference = stage0_states(report);
@@ -44,8 +50,8 @@ Table table_of(const Report& report, ByteUnit unit) {
                    unit.format(row.formula.model_states()), times_smaller(reference, row.held.model_states()),
                    unit.format(row.held.activations()), unit.format(row.held.buffers()),
                    row.bytes_are_counted ? unit.format(row.held.sent_per_step()) : "-",
-                   fmt::format("{:.3f}", row.seconds_per_step), fmt::format("{:.0f}", row.tokens_per_second),
-                   fmt::format("{:.4f}", row.last_loss), equality(row)});
+                   short_number(row.seconds_per_step, 3), short_number(row.tokens_per_second, 0),
+                   short_number(row.last_loss, 4), equality(row)});
   }
   return table;
 }
@@ -90,7 +96,14 @@ std::vector<std::string> notes(const Report& report) {
   std::vector<Row> rows;
   for (const Judged& row : report.rows) rows.push_back(row.held);
   std::vector<std::string> sentences = surprises(rows, report.setting);
-  if (std::any_of(report.rows.begin(), report.rows.end(), [](const Judged& row) { return !row.bytes_are_counted; })) {
+  for (const Judged& row : report.rows) {
+    if (row.held.stage != nullptr) continue;
+    sentences.push_back(fmt::format(
+        "{}: no formula of ours for {}; judged by its own", harmless(row.name, 60),
+        row.executable == row.name ? "this name" : "the name " + harmless(row.executable, 40) + " in its summary"));
+  }
+  if (report.setting.native &&
+      std::any_of(report.rows.begin(), report.rows.end(), [](const Judged& row) { return !row.bytes_are_counted; })) {
     sentences.push_back("native collectives do not show what they send");
   }
   const bool in_another_order =

@@ -18,7 +18,10 @@ namespace {
 using nlohmann::json;
 
 constexpr std::uintmax_t kMostBytes = std::uintmax_t{256} << 20;  // of a file: a million steps fit
-constexpr Index kMostCount = Index{1} << 56;                      // bytes: sums of a few of them fit an Index
+constexpr Index kMostCount = Index{1} << 50;                      // bytes: the sum over all names fits an Index
+constexpr int kMostNesting = 32;                                  // far more than a summary has
+constexpr double kLeastSeconds = 1e-9, kMostSeconds = 1e6;        // of a step: --limit is at most 1e6
+constexpr double kMostTokens = 1e15;                              // a second
 constexpr std::size_t kMostNames = 64;                            // categories, purposes
 
 /// A value with the way to it, for errors.
@@ -63,7 +66,20 @@ class Part {
     if (value_ == "-inf") return -std::numeric_limits<double>::infinity();
     refuse("is not a number");
   }
-  void check_number() const { static_cast<void>(number()); }
+  /// A number from `least` to `most`, neither of them infinite.
+  [[nodiscard]] double number_from(double least, double most) const {
+    const double value = number();
+    if (!(value >= least && value <= most))
+      refuse(fmt::format("is {}, which is not from {} to {}", value, least, most));
+    return value;
+  }
+  /// A count that may be absent or null.
+  [[nodiscard]] std::optional<Index> count_if_any(const std::string& key) const {
+    if (!value_.is_object()) refuse("is not an object");
+    const auto found = value_.find(key);
+    if (found == value_.end() || found->is_null()) return std::nullopt;
+    return at(key).count();
+  }
   [[nodiscard]] std::vector<double> numbers() const {
     if (!value_.is_array()) refuse("is not a list");
     std::vector<double> all;
@@ -93,8 +109,15 @@ json parsed(const std::string& file) {
     throw UnusableInput(fmt::format("{} is larger than a summary can be", harmless(file)));
   std::ifstream stream(file, std::ios::binary);
   if (!stream) throw UnusableInput(fmt::format("{} cannot be read", harmless(file)));
+  // Whoever walks over the values later does so by recursion.
+  const auto check_nesting = [&](int depth, json::parse_event_t, json&) {
+    if (depth > kMostNesting)
+      throw UnusableInput(
+          fmt::format("{} cannot be used: it nests deeper than {} levels", harmless(file), kMostNesting));
+    return true;
+  };
   try {
-    return json::parse(stream);
+    return json::parse(stream, check_nesting);
   } catch (const json::exception& exception) {
     throw UnusableInput(fmt::format("{} is not JSON: {}", harmless(file), harmless(exception.what())));
   }
@@ -120,9 +143,12 @@ std::vector<Part> by_rank(const Part& list, Index ranks) {
 void read_memory(const Part& part, RankSummary& rank) {
   rank.process_peak = part.at("process_peak").count();
   for (const auto& [tier, contents] : part.at("tiers").members()) {
+    TierBytes& held = rank.tiers[tier];
+    held.peak = contents.count_if_any("peak");
     for (const auto& [category, bytes] : contents.at("categories").members()) {
       const std::string name = tier == "device" ? category : tier + " " + category;
       rank.memory[name] = {bytes.at("formula").count(), bytes.at("current").count(), bytes.at("peak").count()};
+      held.peaks_of_categories += rank.memory[name].peak;
     }
   }
 }
@@ -133,6 +159,7 @@ void read_sent(const Part& part, RankSummary& rank) {
     SentBytes& sent = rank.sent[purpose];
     sent.formula = bytes.at("formula").count();
     if (!bytes.at("sent").is_null()) sent.sent = bytes.at("sent").count();
+    sent.calls = bytes.count_if_any("calls");
   }
 }
 
@@ -148,6 +175,8 @@ Summary read_summary(const std::string& file, Index ranks) {
     root.at("world").refuse(fmt::format("is {} and not {}", root.at("world").count(), ranks));
   summary.options = root.at("options").value();
   if (!summary.options.is_object()) root.at("options").refuse("is not an object");
+  summary.parameters = root.count_if_any("parameters");
+  summary.padded_parameters = root.count_if_any("padded_parameters");
   summary.losses = root.at("losses").numbers();
   summary.grad_norms = root.at("grad_norms").numbers();
   if (summary.losses.empty()) root.at("losses").refuse("is empty");
@@ -161,8 +190,11 @@ Summary read_summary(const std::string& file, Index ranks) {
     read_memory(memory[i], summary.ranks[i]);
     read_sent(sent[i], summary.ranks[i]);
   }
-  summary.seconds = root.at("seconds").at("total").numbers();
-  root.at("tokens_per_second").check_number();  // of the whole run; the table's is that of the median step
+  for (const Part& seconds : root.at("seconds").at("total").elements())
+    summary.seconds.push_back(seconds.number_from(kLeastSeconds, kMostSeconds));
+  if (summary.seconds.empty()) root.at("seconds").at("total").refuse("is empty");
+  // Of the whole run; the table's is that of the median step.
+  static_cast<void>(root.at("tokens_per_second").number_from(1 / kMostSeconds, kMostTokens));
   return summary;
 }
 

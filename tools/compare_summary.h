@@ -19,26 +19,33 @@ struct Held {
 };
 struct SentBytes {
   Index formula = 0;
-  std::optional<Index> sent;  ///< nothing under native collectives
+  std::optional<Index> sent;   ///< nothing under native collectives
+  std::optional<Index> calls;  ///< nothing where the summary does not say
+};
+struct TierBytes {
+  std::optional<Index> peak;      ///< nothing where the summary does not say
+  Index peaks_of_categories = 0;  ///< their sum
 };
 
 struct RankSummary {
   Index process_peak = 0;
   std::map<std::string, Held> memory;  ///< by category; outside the device tier "host optimizer"
   std::map<std::string, SentBytes> sent;
+  std::map<std::string, TierBytes> tiers;
 };
 
 struct Summary {
   std::string executable;
-  nlohmann::json options;                  ///< an object
+  nlohmann::json options;  ///< an object
+  std::optional<Index> parameters, padded_parameters;
   std::vector<double> losses, grad_norms;  ///< of each step
   std::map<std::string, std::string> digest;
   std::vector<RankSummary> ranks;  ///< by rank
-  std::vector<double> seconds;     ///< of each step
+  std::vector<double> seconds;     ///< of each step, at least one
 };
 
 /// The summary of a run on `ranks` ranks. Throws UnusableInput with one sentence that names the file and what is wrong
-/// with it: not there, not JSON, a part missing, of another type or out of range, ranks missing.
+/// with it: not there, not JSON, nested too deep, a part missing, of another type or out of range, ranks missing.
 Summary read_summary(const std::string& file, Index ranks);
 
 }  // namespace zero::tools

@@ -17,17 +17,20 @@
 namespace zero::tools {
 namespace {
 
-/// The values as they stand on the command line; empty where an option is not given.
+/// A value as it stands on the command line, which can be the empty text; nothing where an option is not given.
+using Value = std::optional<std::string>;
+
 struct Given {
-  std::string world, model = "tiny", layers, heads, width, context, vocab;
-  std::string micro_batch, global_batch, precision = "fp32", stage = "all", parameters;
-  std::string wrap, bucket, prefetch, reshard = "on", accumulation = "ranks-first", products = "canonical",
-                                      collectives = "canonical", threads, device_memory;
+  Value world, model = "tiny", layers, heads, width, context, vocab;
+  Value micro_batch, global_batch, precision = "fp32", stage = "all", parameters;
+  Value wrap, bucket, prefetch, reshard = "on", accumulation = "ranks-first", products = "canonical",
+                                collectives = "canonical", threads, device_memory;
 };
 
-Index whole_number(const std::string& option, const std::string& text, Index least, Index otherwise,
+Index whole_number(const std::string& option, const Value& given, Index least, Index otherwise,
                    Index most = std::numeric_limits<Index>::max()) {
-  if (text.empty()) return otherwise;
+  if (!given) return otherwise;
+  const std::string& text = *given;
   Index value = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc::result_out_of_range || (error == std::errc() && value > most)) {
@@ -69,19 +72,20 @@ Index bare_parameters(const std::string& text) {
 
 void set_model(const Given& given, PlanOptions& options) {
   formula::Setting& s = options.setting;
-  if (!given.parameters.empty()) {
-    s.bare_parameters = bare_parameters(given.parameters);
+  if (given.parameters) {
+    s.bare_parameters = bare_parameters(*given.parameters);
     s.micro_batch = whole_number("--micro-batch", given.micro_batch, 1, 1);
     return;
   }
-  const std::optional<ModelPreset> preset = find_preset(given.model);
+  const std::optional<ModelPreset> preset = find_preset(*given.model);
   if (!preset) {
     std::string names;
     for (const ModelPreset& known : model_presets())
       names += fmt::format("{}{}", names.empty() ? "" : ", ", known.name);
-    throw UnusableInput(fmt::format("--model '{}' is not known; these would do: {}", harmless(given.model, 40), names));
+    throw UnusableInput(
+        fmt::format("--model '{}' is not known; these would do: {}", harmless(*given.model, 40), names));
   }
-  options.model = given.model;
+  options.model = *given.model;
   s.layers = whole_number("--layers", given.layers, 0, preset->config.layers, formula::kMostLayers);
   s.heads = whole_number("--heads", given.heads, 1, preset->config.heads);
   s.width = whole_number("--width", given.width, 1, preset->config.width);
@@ -114,39 +118,39 @@ void set_batch(const Given& given, PlanOptions& options) {
 
 void set_stages(const Given& given, PlanOptions& options) {
   const bool all = given.stage == "all";
-  const Stage* one = stage_named(given.stage);
+  const Stage* one = stage_named(*given.stage);
   for (const Stage& stage : stages()) {
     if (!all && &stage != one) continue;
     if (options.setting.local_first && !stage.local_first) {
       if (all) continue;
       throw UnusableInput(fmt::format("--accumulation local-first is not for --stage {}: {}; ranks-first would do",
-                                      given.stage, kWhyNoLocalFirst));
+                                      *given.stage, kWhyNoLocalFirst));
     }
     options.stages.push_back(&stage);
   }
   if (options.stages.empty()) {
     throw UnusableInput(
         fmt::format("--stage '{}' is not known; all, baseline, 0, 1, 2, 3 or the name of a program would do",
-                    harmless(given.stage, 40)));
+                    harmless(*given.stage, 40)));
   }
 }
 
 PlanOptions checked(const Given& given, PlanOptions options) {
   formula::Setting& s = options.setting;
-  if (given.world.empty() && !options.paper_table1)
+  if (!given.world && !options.paper_table1)
     throw UnusableInput("--world is missing: the number of ranks; --world 4 would do");
   s.world = whole_number("--world", given.world, 1, 4, formula::kMostRanks);
-  s.bf16 = one_of_two("--precision", given.precision, "fp32", "bf16");
-  s.local_first = one_of_two("--accumulation", given.accumulation, "ranks-first", "local-first");
-  s.reshard_after_forward = one_of_two("--reshard-after-forward", given.reshard, "off", "on");
-  s.library_products = one_of_two("--products", given.products, "canonical", "library");
-  if (given.collectives != "ring") s.native = one_of_two("--collectives", given.collectives, "canonical", "native");
+  s.bf16 = one_of_two("--precision", *given.precision, "fp32", "bf16");
+  s.local_first = one_of_two("--accumulation", *given.accumulation, "ranks-first", "local-first");
+  s.reshard_after_forward = one_of_two("--reshard-after-forward", *given.reshard, "off", "on");
+  s.library_products = one_of_two("--products", *given.products, "canonical", "library");
+  if (given.collectives != "ring") s.native = one_of_two("--collectives", *given.collectives, "canonical", "native");
   s.wrap = whole_number("--wrap", given.wrap, 1, 1);
   s.prefetch = whole_number("--prefetch", given.prefetch, 0, 1);
   const Index threads = whole_number("--threads", given.threads, 1, 1, 1024);
   s.threads = static_cast<int>(threads);
-  if (!given.bucket.empty()) s.bucket = size_of("--bucket", given.bucket);
-  if (!given.device_memory.empty()) options.device_memory = size_of("--device-memory", given.device_memory);
+  if (given.bucket) s.bucket = size_of("--bucket", *given.bucket);
+  if (given.device_memory) options.device_memory = size_of("--device-memory", *given.device_memory);
   set_model(given, options);
   set_batch(given, options);
   set_stages(given, options);
@@ -179,8 +183,13 @@ std::optional<PlanOptions> parse_plan_options(int argc, const char* const* argv,
   app.get_formatter()->column_width(34);
   Given given;
   PlanOptions options;
-  const auto add = [&](const char* group, const char* name, std::string& value, const char* what, const char* type) {
-    app.add_option(name, value, what)->type_name(type)->group(group);
+  // CLI11 makes an empty text nothing where it fills an optional itself.
+  const auto add = [&](const char* group, const char* name, Value& value, const char* what, const char* type) {
+    return app
+        .add_option_function<std::string>(
+            name, [&value](const std::string& given_text) { value = given_text; }, what)
+        ->type_name(type)
+        ->group(group);
   };
   add("What to plan", "-n,--world", given.world,
       "ranks N; of the baseline, the ranks whose order of additions it follows", "N");
@@ -193,14 +202,13 @@ std::optional<PlanOptions> parse_plan_options(int argc, const char* const* argv,
   add("Model", "--model", given.model, "tiny, small, gpt2, gpt2-medium, gpt2-large or gpt2-xl (default tiny)",
       "PRESET");
   CLI::Option* shapes[] = {
-      app.add_option("--layers", given.layers, "transformer blocks (default the preset's, as below)"),
-      app.add_option("--heads", given.heads, "attention heads; divide the width"),
-      app.add_option("--width", given.width, "elements of a token's vector"),
-      app.add_option("--context", given.context, "tokens of a sequence"),
-      app.add_option("--vocab", given.vocab, "tokens of the vocabulary"),
+      add("Model", "--layers", given.layers, "transformer blocks (default the preset's, as below)", "N"),
+      add("Model", "--heads", given.heads, "attention heads; divide the width", "N"),
+      add("Model", "--width", given.width, "elements of a token's vector", "N"),
+      add("Model", "--context", given.context, "tokens of a sequence", "N"),
+      add("Model", "--vocab", given.vocab, "tokens of the vocabulary", "N"),
       app.get_option("--model"),
   };
-  for (CLI::Option* shape : shapes) shape->type_name(shape == shapes[5] ? "PRESET" : "N")->group("Model");
   add("Model", "--parameters", given.parameters,
       "model states of that many parameters, such as 7.5e9, without a model and without padding", "NUMBER");
   add("Training", "--micro-batch", given.micro_batch, "sequences of one forward and backward (default the preset's)",
@@ -227,7 +235,7 @@ std::optional<PlanOptions> parse_plan_options(int argc, const char* const* argv,
   }
   if (options.paper_table1) check_paper_options(app);
   for (const CLI::Option* shape : shapes) {
-    if (given.parameters.empty() || shape->count() == 0) continue;
+    if (!given.parameters || shape->count() == 0) continue;
     throw UnusableInput(fmt::format(
         "--parameters plans without a model and {} is a part of one; one of the two would do", shape->get_name()));
   }

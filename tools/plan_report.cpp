@@ -104,16 +104,30 @@ Index held(const Stage& stage, const formula::Setting& s) {
 
 Index largest_that_fits(const Stage& stage, const formula::Setting& setting, Index bytes) {
   const bool bare = setting.bare_parameters > 0;
-  const auto fits = [&](Index size) {
+  const auto of_size = [&](Index size) {
     formula::Setting s = setting;
     (bare ? s.bare_parameters : s.layers) = size;
-    return formula::countable(s) && held(stage, s) <= bytes;
+    return s;
   };
-  Index low = bare ? 1 : 0, high = bare ? Index{1} << 50 : Index{1} << 20;  // every size holds more than the one before
-  if (!fits(low)) return -1;
-  while (high - low > 1) {
-    const Index middle = low + (high - low) / 2;
-    (fits(middle) ? low : high) = middle;
+  // Every size holds more than the one before. What can be counted at all is found first, which costs nothing.
+  Index low = bare ? 1 : 0, high = bare ? Index{1} << 50 : formula::kMostLayers;
+  for (Index beyond = high + 1, good = low; beyond - good > 1; high = good) {
+    const Index middle = good + (beyond - good) / 2;
+    (formula::countable(of_size(middle)) ? good : beyond) = middle;
+  }
+  Index held_low = held(stage, of_size(low)), held_high = held(stage, of_size(high));
+  if (held_low > bytes) return -1;
+  if (held_high <= bytes) return high;
+  // A formula takes time in proportion to the layers. It is almost a line, which says where to look; every other look
+  // is in the middle, for where it is none.
+  for (bool by_line = true; high - low > 1; by_line = !by_line) {
+    const double part =
+        by_line ? static_cast<double>(bytes - held_low) / static_cast<double>(held_high - held_low) : 0.5;
+    const Index offset = static_cast<Index>(part * static_cast<double>(high - low));
+    const Index size = low + std::clamp<Index>(offset, 1, high - low - 1);
+    const Index bytes_of_size = held(stage, of_size(size));
+    (bytes_of_size <= bytes ? low : high) = size;
+    (bytes_of_size <= bytes ? held_low : held_high) = bytes_of_size;
   }
   return low;
 }

@@ -126,7 +126,8 @@ Row formula_row(const Stage& stage, const formula::Setting& setting) {
 
 std::string times_smaller(Index reference, Index bytes) {
   if (bytes <= 0 || reference <= 0) return "-";
-  return fmt::format("{:.2f}x", ratio(reference, bytes));
+  const double times = ratio(reference, bytes);
+  return times < 1e6 ? fmt::format("{:.2f}x", times) : fmt::format("{:.1e}x", times);
 }
 
 std::vector<std::string> surprises(const std::vector<Row>& rows, const formula::Setting& setting) {

@@ -42,7 +42,8 @@ std::string Table::text() const {
   const std::size_t gaps = widths.size() - 1;
   const std::size_t gap = widths[0] + rest + 2 * gaps <= kColumns ? 2 : 1;
   const std::size_t taken = rest + gap * gaps;
-  const std::size_t most = taken + headers_[0].size() < kColumns ? kColumns - taken : headers_[0].size();
+  const std::size_t most =
+      taken + headers_[0].size() < kColumns ? kColumns - taken : std::max<std::size_t>(1, headers_[0].size());
   widths[0] = std::min(widths[0], most);
 
   std::string text = group_line(widths, gap) + joined(headers_, widths, gap);

@@ -281,6 +281,64 @@ class Compare(unittest.TestCase):
             summary["communication"]["ranks"][rank]["gradients"]["sent"] *= 2
         self.assertRegex(self.pair("stage1_optimizer", summary), r"sent for gradients: formula .* kB, measured .* kB")
 
+    def test_bytes_left_open_without_native_collectives_are_named(self):
+        summary = honest("stage1_optimizer", self.formula["stage1_optimizer"])
+        for rank in range(RANKS):
+            summary["communication"]["ranks"][rank]["gradients"]["sent"] = None
+        summary["communication"]["ranks"][1]["parameters"]["sent"] += 1  # not hidden by what is left open
+        text = self.pair("stage1_optimizer", summary)
+        self.assertIn("stage1_optimizer: gradients: sent is not counted, and only native collectives leave that open", text)
+        self.assertIn("stage1_optimizer: sent for parameters: formula", text)
+        self.assertNotIn("native collectives do not show", text)
+
+    def test_calls_that_are_not_the_formulas_are_named(self):
+        summary = honest("stage1_optimizer", self.formula["stage1_optimizer"])
+        right = self.formula["stage1_optimizer"]["communication"]["gradients"]["calls"]
+        summary["communication"]["ranks"][1]["gradients"]["calls"] = right + 5
+        for rank in range(RANKS):
+            del summary["communication"]["ranks"][rank]["parameters"]["calls"]
+        text = self.pair("stage1_optimizer", summary)
+        self.assertIn(f"stage1_optimizer: calls for gradients: formula {right}, counted {right + 5} on rank 1", text)
+        self.assertRegex(text, r"stage1_optimizer: calls for parameters: formula \d+, missing from the summary")
+
+    def test_a_peak_above_the_sum_of_its_categories_is_named(self):
+        summary = honest("stage1_optimizer", self.formula["stage1_optimizer"])
+        device = summary["memory"]["ranks"][1]["tiers"]["device"]
+        device["peak"] = sum(held["peak"] for held in device["categories"].values())
+        self.pair("stage1_optimizer", summary, status=0)
+        device["peak"] = 10**9
+        self.assertRegex(self.pair("stage1_optimizer", summary), r"stage1_optimizer: device: peak 1.0 GB, categories add up to \d+\.\d [kM]B on rank 1")
+
+    def test_another_number_of_parameters_is_named(self):
+        for program in ("baseline", "stage3_params"):
+            padded = self.formula[program]["padded_parameters"]
+            for key, what, formula in (("parameters", "number of parameters", 4103), ("padded_parameters", "number of parameters with padding", padded)):
+                summary = honest(program, self.formula[program])
+                summary[key] += 1
+                self.make(program, summary)
+                text = self.run_compare("--programs", program, status=1).replace("\n  ", " ")
+                self.assertIn(f"{program}: {what}: formula {formula}, the summary says {formula + 1}", text)
+                del summary[key]
+                self.make(program, summary)
+                text = self.run_compare("--programs", program, status=1).replace("\n  ", " ")
+                self.assertIn(f"{program}: {what}: formula {formula}, missing from the summary", text)
+
+    def test_no_number_makes_the_table_wider_than_100_columns(self):
+        path = self.make("a_program_of_a_name_that_is_rather_long_for_a_table", honest("stage1_optimizer", self.formula["stage1_optimizer"]), folder="mine")
+        summary = honest("stage0_ddp", self.formula["stage0_ddp"])
+        summary["losses"] = [-1e300, -1e300]
+        summary["grad_norms"] = [1e300, 1e300]
+        summary["seconds"]["total"] = [1e-9]
+        for rank in range(RANKS):
+            for held in categories(summary, rank).values():
+                held["peak"] = 2**50
+        self.make("stage0_ddp", summary)
+        slow = honest("baseline", self.formula["baseline"])
+        slow["seconds"]["total"] = [1e6]
+        self.make("baseline", slow)
+        text = self.run_compare("--programs", "baseline,0", "--with", path, status=1)
+        self.assertLessEqual(max(map(len, text.splitlines())), 100, text)
+
     def test_a_program_that_ran_something_else_is_named(self):
         summary = honest("stage1_optimizer", self.formula["stage1_optimizer"])
         summary["options"]["micro-batch"] = 2
@@ -307,7 +365,11 @@ class Compare(unittest.TestCase):
         path = self.make("my_zero", summary, folder="mine")
         text = self.run_compare("--programs", "baseline", "--with", path, status=1)
         self.assertIn("optimizer: formula", text)
+        self.assertIn("- my_zero: no formula of ours for the name ?[31mmy_zero in its summary; judged by its own", text.replace("\n  ", " "))
         self.assertNotIn("\x1b", text)
+        summary = honest("stage1_optimizer", self.formula["stage1_optimizer"]) | {"executable": "mine"}
+        text = self.run_compare("--programs", "baseline", "--with", self.make("mine", summary, folder="mine"))
+        self.assertIn("- mine: no formula of ours for this name; judged by its own", text)
 
     def test_a_summary_that_cannot_be_used_is_refused_with_one_sentence(self):
         good = honest("baseline", self.formula["baseline"])
@@ -320,7 +382,8 @@ class Compare(unittest.TestCase):
         for summary, word in (
             ("", "is not JSON"),
             (json.dumps(good)[:-20], "is not JSON"),
-            ("[" * 100000, "is not JSON"),
+            ("[" * 100000, "nests deeper than 32 levels"),
+            (json.dumps(good).replace('"tiny"', '{"a":' * 10**6 + "1" + "}" * 10**6), "nests deeper than 32 levels"),
             ("[]", "is not an object"),
             (json.dumps(good).replace("4.25", "1e999"), "is not JSON"),
             (changed(lambda s: s.update(schema=2)), "schema"),
@@ -341,6 +404,11 @@ class Compare(unittest.TestCase):
             (changed(lambda s: categories(s, 0).update({f"c{i}": {} for i in range(1000)})), "too many"),
             (changed(lambda s: s["communication"]["ranks"][0].update(gradients={"formula": 1})), "sent"),
             (changed(lambda s: s["seconds"].pop("total")), "total"),
+            (changed(lambda s: s["seconds"].update(total=[])), "seconds.total is empty"),
+            *((changed(lambda s, v=value: s["seconds"].update(total=[0.5, v])), "seconds.total[1] is") for value in (-0.5, 0, 1e-300, 1e300, "nan", "inf", None)),
+            *((changed(lambda s, v=value: s.update(tokens_per_second=v)), "tokens_per_second is") for value in (-1, 0, 1e300, "nan", "inf")),
+            (changed(lambda s: s.update(parameters=-1)), "parameters is not a whole number"),
+            (changed(lambda s: s["communication"]["ranks"][0].update(gradients={"formula": 1, "sent": 1, "calls": 0.5})), "gradients.calls"),
         ):
             with self.subTest(word=word):
                 self.make("baseline", summary)
@@ -402,7 +470,9 @@ class Compare(unittest.TestCase):
             (["--programs", "stage9"], "stage9"),
             (["--programs", ""], "--programs"),
             (["--with", "nowhere"], "nowhere"),
-            (["--with", "baseline.json"], "baseline.json"),
+            (["--with", "baseline.json"], "baseline.json is not a program"),
+            (["--with", "/tmp"], "/tmp is a directory; --with takes"),
+            (["--with", "/dev/null"], "/dev/null is not a file; --with takes"),
             (["--as-world", "4"], "--as-world"),
             (["--json", "no/such/folder/c.json"], "--json"),
             (["--csv", "/"], "--csv"),

@@ -117,6 +117,10 @@ def check_refusals():
         (["--world", "-1"], "--world"),
         (["--world", ""], "--world"),
         (["--world", "4x"], "--world"),
+        *((["--world", "2", f"--{name}", ""], f"--{name} '' is not a whole number from") for name in ("layers", "heads", "width", "context", "vocab", "micro-batch", "global-batch", "wrap", "prefetch", "threads")),
+        *((["--world", "2", f"--{name}="], f"--{name}") for name in ("bucket", "device-memory", "parameters", "model", "stage", "precision", "collectives")),
+        (["--world", "2", "--bucket", ""], "--bucket: size '' is not a size; a size is a number of bytes or looks like"),
+        (["--world", "2", "--parameters", ""], "--parameters '' is not a whole number from 1 to 1e14; 7.5e9 would do"),
         (["--world", "99999999999999999999"], "--world"),
         (["--world", "4", "--heads", "3"], "128"),
         (["--world", "3", "--micro-batch", "4", "--global-batch", "10"], "12 would do"),
@@ -143,6 +147,21 @@ def check_refusals():
         check(sentence.startswith("error: ") and sentence.count("\n") == 1 and word in sentence, f"plan {arguments}: {sentence!r}")
 
 
+def check_largest():
+    """The largest model that fits does, and the next does not; however much fits, few formulas are asked."""
+    for memory in ("1MB", "20MB", "1GB", "100GB"):
+        for options in (["--wrap", 1], ["--wrap", 7, "--prefetch", 3]):
+            for stage in plan("--world", 3, "--device-memory", memory, *options)["stages"]:
+                largest = stage["largest_layers"]
+                ask = lambda layers: plan("--world", 3, "--stage", stage["stage"], "--device-memory", memory, "--layers", layers, *options)["stages"][0]["fits"]
+                what = f"{largest} layers of stage {stage['stage']} in {memory} with {options}"
+                check(largest is None or ask(largest), f"{what} do not fit")
+                check(not ask(0 if largest is None else largest + 1), f"{what}: one more fits, too")
+    for memory in ("8000000TB", "10TB"):
+        rows = plan("--world", 4, "--model", "tiny", "--device-memory", memory)["stages"]
+        check(all(row["largest_layers"] > 10**4 for row in rows), f"layers in {memory}")
+
+
 def check_text():
     for arguments in (["--world", 4], ["--world", 64, "--model", "gpt2-xl", "--precision", "bf16", "--device-memory", "16GB"], ["--paper-table1"], ["--parameters", "1e12", "--world", 1024]):
         lines = run(*arguments).stdout.splitlines()
@@ -157,6 +176,7 @@ def main():
     check_table_1()
     count = check_grid()
     check_refusals()
+    check_largest()
     check_text()
     for failure in failures[:50]:
         print(f"error: {failure}", file=sys.stderr)
