@@ -49,9 +49,17 @@ const std::vector<Variant> kArithmetic = {
     {"k=3", [](RunSetting& s) { s.micro_steps = 3; }},
     {"k=4", [](RunSetting& s) { s.micro_steps = 4; }},
     {"local-first k=3", [](RunSetting& s) { s.micro_steps = 3, s.accumulation = Accumulation::local_first; }},
+    {"bf16", [](RunSetting& s) { s.dtype = Dtype::bf16; }},
+    {"bf16, k=3, always clipping", [](RunSetting& s) { s.dtype = Dtype::bf16, s.micro_steps = 3, s.clip = 0.01; }},
+    {"bf16, local-first k=3",
+     [](RunSetting& s) { s.dtype = Dtype::bf16, s.micro_steps = 3, s.accumulation = Accumulation::local_first; }},
+    {"dropout", [](RunSetting& s) { s.dropout = 0.2; }},
+    {"bf16, dropout, checkpointed, k=2",
+     [](RunSetting& s) { s.dtype = Dtype::bf16, s.dropout = 0.1, s.checkpoint_activations = true, s.micro_steps = 2; }},
     {"micro-batch 2, k=2", [](RunSetting& s) { s.micro_batch = 2, s.micro_steps = 2; }},
 #ifdef ZERO_HAVE_DNNL
     {"library products", [](RunSetting& s) { s.products = ProductKind::library; }},
+    {"bf16 library products", [](RunSetting& s) { s.products = ProductKind::library, s.dtype = Dtype::bf16; }},
 #endif
 };
 
@@ -63,6 +71,7 @@ const std::vector<Variant> kLayouts = {
     {"bucket of one element", [](RunSetting& s) { s.bucket_bytes = s.config.width < 64 ? 1 : 65536; }},
     {"bucket larger than the model", [](RunSetting& s) { s.bucket_bytes = Index{1} << 40; }},
     {"wrap 2", [](RunSetting& s) { s.wrap = 2; }},
+    {"checkpointed", [](RunSetting& s) { s.checkpoint_activations = true; }},
     {"wrap 3, bucket", [](RunSetting& s) { s.wrap = 3, s.bucket_bytes = 50000; }},
 };
 
@@ -76,13 +85,16 @@ const std::vector<Variant> kGathering = {
      [](RunSetting& s) {
        s.reshard_after_forward = false, s.prefetch = 0, s.transport = TransportKind::messages, s.micro_steps = 3;
      }},
+    {"checkpointed, prefetch 2", [](RunSetting& s) { s.checkpoint_activations = true, s.prefetch = 2; }},
+    {"bf16, prefetch 0", [](RunSetting& s) { s.dtype = Dtype::bf16, s.prefetch = 0; }},
     {"prefetch 2, wrap 2, bucket", [](RunSetting& s) { s.prefetch = 2, s.wrap = 2, s.bucket_bytes = 3000; }},
 };
 
 /// What decides a baseline's bits.
 std::string arithmetic_key(const RunSetting& s) {
-  return fmt::format("{} {} {} {} {} {} {} {}", s.config.width, s.config.layers, s.steps, s.micro_batch, s.micro_steps,
-                     s.clip, static_cast<int>(s.accumulation), static_cast<int>(s.products));
+  return fmt::format("{} {} {} {} {} {} {} {} {} {} {}", s.checkpoint_activations && s.products == ProductKind::library,
+                     s.dropout, static_cast<int>(s.dtype), s.config.width, s.config.layers, s.steps, s.micro_batch,
+                     s.micro_steps, s.clip, static_cast<int>(s.accumulation), static_cast<int>(s.products));
 }
 
 /// The baseline's record of a setting; computed once, by rank 0, and told to all.
@@ -150,6 +162,27 @@ void every_stage_keeps_the_promises(const RunSetting& shape, std::size_t arithme
 
 TEST(Exactness, EveryStageGivesTheBaselinesBitsAndHoldsAndSendsItsFormulaOnAnOddShape) {
   every_stage_keeps_the_promises(odd_shape(), kArithmetic.size(), kLayouts.size());
+}
+
+// Hybrid sharding: groups that are subtrees of the sum leave every bit as it is.
+TEST(Exactness, ShardingGroupsGiveTheBaselinesBitsAndHoldAndSendTheirFormula) {
+  for (Index group = 1; group < world(); group *= 2) {
+    if (world() % group != 0) continue;
+    for (const Dtype dtype : {Dtype::fp32, Dtype::bf16}) {
+      for (const Index micro_steps : {1, 3}) {
+        for (const Index bucket : {0, 900}) {
+          RunSetting setting = odd_shape();
+          setting.stage = Stage::parameters;
+          setting.shard_group = group;
+          setting.dtype = dtype;
+          setting.micro_steps = micro_steps;
+          setting.bucket_bytes = bucket;
+          setting.transport = bucket == 0 ? TransportKind::automatic : TransportKind::messages;
+          expect_promises(setting);
+        }
+      }
+    }
+  }
 }
 
 TEST(Exactness, EveryStageGivesTheBaselinesBitsAndHoldsAndSendsItsFormulaOnTiny) {
