@@ -191,6 +191,15 @@ formula::Setting setting_of(const json& options, const json& otherwise, Index ra
   s.micro_steps = global / per_micro_step;
   s.bf16 = read.is("precision", "bf16");
   s.local_first = read.is("accumulation", "local-first");
+  s.checkpoint_activations = read.is("checkpoint-activations", "true");
+  const std::optional<std::string> dropout = read.text("dropout");
+  s.dropout = dropout && std::strtod(dropout->c_str(), nullptr) > 0;
+  s.ring = read.is("collectives", "ring");
+  s.shard_group = read.count("shard-group", 1, 0);
+  if (s.shard_group > 0 && s.world % s.shard_group != 0) {
+    throw UnusableInput(fmt::format("a summary's options say --shard-group {}, which does not divide {}", s.shard_group,
+                                    counted(s.world, "rank")));
+  }
   s.wrap = read.count("wrap", 1, 1);
   s.bucket = read.count("bucket", 1, 0);
   s.native = read.is("collectives", "native");

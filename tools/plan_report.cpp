@@ -153,7 +153,7 @@ std::string plan_text(const PlanOptions& options) {
   if (s.bare_parameters > 0) {
     text += wrapped("- model states only, without padding: --model and its parts plan the rest");
   } else if (s.bf16) {
-    text += wrapped("- bf16 means parameters and gradients: activations are counted in fp32");
+    text += wrapped("- bf16 means parameters, gradients and activations; master weights, moments and sums are fp32");
   }
   for (const std::string& sentence : surprises(rows, s)) text += wrapped("- " + sentence);
   if (s.local_first && rows.size() > 1)

@@ -8,7 +8,7 @@
 namespace zero::tools {
 
 /// Options with a value, without dashes.
-inline constexpr std::array<std::string_view, 37> kProgramOptions = {"model",
+inline constexpr std::array<std::string_view, 41> kProgramOptions = {"model",
                                                                      "layers",
                                                                      "heads",
                                                                      "width",
@@ -43,9 +43,13 @@ inline constexpr std::array<std::string_view, 37> kProgramOptions = {"model",
                                                                      "backend",
                                                                      "device-memory",
                                                                      "host-memory",
+                                                                     "dropout",
+                                                                     "eval-every",
+                                                                     "on-nonfinite",
+                                                                     "shard-group",
                                                                      "digest-every",
                                                                      "out"};
 /// Options without.
-inline constexpr std::array<std::string_view, 1> kProgramFlags = {"verify"};
+inline constexpr std::array<std::string_view, 2> kProgramFlags = {"verify", "checkpoint-activations"};
 
 }  // namespace zero::tools

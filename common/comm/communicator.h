@@ -61,9 +61,9 @@ inline constexpr Index kGatherBytes = Index{256} << 10;
 
 /// What tests lower to see many parts in little data.
 struct CommLimits {
-  Dtype dtype = Dtype::fp32;            ///< of the units that are moved
   Index staging_bytes = kStagingBytes;  ///< of the transport, on each rank
   Index mpi_count = INT_MAX;            ///< elements that one MPI reduction or gather may move over all ranks
+  Dtype dtype = Dtype::fp32;            ///< of the units that are moved
 };
 
 /// Collectives of one communicator. Not thread-safe. All calls are collective: same order, same sizes on all ranks.

@@ -32,13 +32,13 @@ struct AdamWOptions {
 /// min_learning_rate at t = steps.
 double learning_rate(const AdamWOptions& options, Index t);
 
-/// The scalars of step t (step.weight_decay is the matrices'): the rate is the schedule's at t, the bias corrections are
-/// those of update number `update` = 1, 2, ..., which is behind t when steps were skipped.
+/// The scalars of step t (step.weight_decay is the matrices'): the rate is the schedule's at t, the bias corrections
+/// are those of update number `update` = 1, 2, ..., which is behind t when steps were skipped.
 AdamWStep adamw_step(const AdamWOptions& options, Index t, Index update, float clip_factor);
 
 /// Updates the flat range [begin, begin + parameters.size) of a unit, tensor by tensor (decay differs); gaps and
-/// padding are left alone. All views are of that range. Where there are master weights (bf16 training), they are updated
-/// and the parameters are they, rounded; `master` is empty where there are none.
+/// padding are left alone. All views are of that range. Where there are master weights (bf16 training), they are
+/// updated and the parameters are they, rounded; `master` is empty where there are none.
 void adamw_update(Kernels& kernels, const FlatUnit& unit, Index begin, Array parameters, Array master, Array momentum,
                   Array variance, ConstArray gradients, const AdamWStep& step);
 

@@ -140,6 +140,8 @@ void every_stage_keeps_the_promises(const RunSetting& shape, std::size_t arithme
   for (std::size_t a = 0; a < kArithmetic.size(); ++a) {
     for (std::size_t l = 0; l < kLayouts.size(); ++l) {
       if (a < arithmetics ? l >= layouts : l != a % kLayouts.size()) continue;
+      const std::string_view name = kArithmetic[a].name;
+      if (a >= arithmetics && name.starts_with("bf16,")) continue;  // the small shape has met them with every layout
       for (const Stage stage : {Stage::ddp, Stage::optimizer, Stage::gradients, Stage::parameters}) {
         RunSetting setting = shape;
         setting.stage = stage;

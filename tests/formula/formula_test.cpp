@@ -80,7 +80,7 @@ TEST(Memory, ActivationsAndWorkspaceAreWhatTheModelAllocates) {
           continue;
         }
         const std::vector<FlatUnit> units = model_units({s.layers, s.heads, s.width, s.context, s.vocab}, 1, 1);
-        const Gpt2 model({s.layers, s.heads, s.width, s.context, s.vocab}, micro_batch, units, *device);
+        const Gpt2 model({s.layers, s.heads, s.width, s.context, s.vocab}, micro_batch, units, {}, *device);
         const auto memory = formula::common_memory(s);
         EXPECT_EQ(memory.at("activations"), device->ledger().peak(Tier::device, Category::activations));
         EXPECT_EQ(memory.at("workspace"), device->ledger().peak(Tier::device, Category::workspace));
@@ -116,8 +116,8 @@ TEST(Memory, ModelStatesNeverGrowFromStageToStageAndShrinkAsThePaperSays) {
   }
 }
 
-TEST(Memory, GradientsInFlightAreTheEmbeddingUnitAndTheLargestUnitOfBlocks) {
-  EXPECT_EQ(of("2", small(3)).memory.at("gradient_in_flight"), 4 * (960 + 1920));
+TEST(Memory, GradientsInFlightAreTheLargestUnit) {
+  EXPECT_EQ(of("2", small(3)).memory.at("gradient_in_flight"), 4 * 1920);
   Setting nothing = small(3);
   nothing.layers = 0;
   EXPECT_EQ(of("3", nothing).memory.at("gradient_in_flight"), 4 * 960);

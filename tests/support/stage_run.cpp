@@ -98,17 +98,16 @@ Run::Run(const RunSetting& setting, MPI_Comm ranks) {
                                          model_units(setting.config, setting.wrap, slices), *device_);
   file_ = std::make_unique<TokenFile>(setting.data, setting.config.context, setting.config.vocab);
   sampler_ = std::make_unique<Sampler>(*file_, setting.config.context, 1);
-  context_ = std::make_unique<Context>(Context{
-      .device = *device_,
-      .comm = groups_->world(),
-      .group = groups_->group(),
-      .across = groups_->across(),
-      .sampler = *sampler_,
-      .timers = timers_,
-      .config = setting.config,
-      .model = {.dtype = setting.dtype,
-                .checkpoint_activations = setting.checkpoint_activations,
-                .dropout = setting.dropout}});
+  context_ = std::make_unique<Context>(Context{.device = *device_,
+                                               .comm = groups_->world(),
+                                               .group = groups_->group(),
+                                               .across = groups_->across(),
+                                               .sampler = *sampler_,
+                                               .timers = timers_,
+                                               .config = setting.config,
+                                               .model = {.dtype = setting.dtype,
+                                                         .checkpoint_activations = setting.checkpoint_activations,
+                                                         .dropout = setting.dropout}});
   context_->optimizer.clip = setting.clip;
   context_->optimizer.learning_rate = setting.learning_rate;
   context_->optimizer.steps = setting.steps;

@@ -29,7 +29,7 @@ FakeTrainer::FakeTrainer(const Context& context, bool reference)
     : context_(context),
       behavior_(reference ? Behavior{.master = behavior.master} : behavior),
       units_(model_units(context.config, context.wrap, context.comm.size())),
-      model_(context.config, context.micro_batch, units_, context.device),
+      model_(context.config, context.micro_batch, units_, context.model, context.device),
       states_(kStateKinds) {
   for (int kind = 0; kind < kStateKinds; ++kind) {
     if (static_cast<StateKind>(kind) == StateKind::master && !behavior_.master) continue;

@@ -17,7 +17,10 @@ Program program() {
   Program all;
   all.name = "program";
   all.description = "A program for tests.";
-  all.add_options = [](CLI::App& app, Options& options) { add_gather_options(app, options); };
+  all.add_options = [](CLI::App& app, Options& options) {
+    add_gather_options(app, options);
+    add_shard_group_option(app, options);
+  };
   return all;
 }
 
@@ -62,6 +65,9 @@ const std::vector<NumberOption> kNumbers = {
     {"--seed", true, "whole number from 0 to 9223372036854775807"},
     {"--micro-batch", false, "whole number from 1 to 1000000"},
     {"--global-batch", false, "whole number from 1 to 1000000000"},
+    {"--dropout", true, "number from 0 and below 1"},
+    {"--eval-every", true, "whole number from 0 to 1000000000"},
+    {"--shard-group", false, "whole number from 1 to 1000000"},
     {"--lr", false, "number from 1e-30 to 1e+10"},
     {"--warmup", true, "whole number from 0 to 1000000000"},
     {"--min-lr", true, "number from 0 to 1e+10"},
@@ -132,15 +138,20 @@ TEST(Options, NamedValuesAreRefusedNamingTheOnesThereAre) {
   EXPECT_EQ(refusal({"--transport", "tcp"}), "--transport tcp is not one of auto, shared, messages");
   EXPECT_EQ(refusal({"--accumulation", "first"}), "--accumulation first is not one of ranks-first, local-first");
   EXPECT_EQ(refusal({"--reshard-after-forward", "yes"}), "--reshard-after-forward yes is not one of on, off");
-  EXPECT_EQ(refusal({"--precision", "fp16"}), "--precision fp16 is not offered; fp32 would do");
-  EXPECT_EQ(
-      refusal({"--precision", "bf16"}),
-      "--precision bf16 is not offered yet; training is fp32 in this version, and plan --precision bf16 says what "
-      "bf16 would hold");
+  EXPECT_EQ(refusal({"--precision", "fp16"}), "--precision fp16 is not one of fp32, bf16");
+  EXPECT_EQ(refusal({"--on-nonfinite", "go"}), "--on-nonfinite go is not one of stop, skip");
   EXPECT_EQ(refusal({"--backend", "rocm"}), "--backend rocm is not one of cpu, auto");
   EXPECT_EQ(refusal({"--backend", "cuda"}), "--backend cuda: this build has no CUDA backend; cpu would do");
   expect_words(refusal({"--data", ""}), {"--data '' is not the name of a file"});
   expect_words(refusal({"--out="}), {"--out '' is not the name of a directory"});
+}
+
+TEST(Options, ShardingGroupsAreSubtreesOfTheSum) {
+  for (const char* fits : {"1", "2", "4", "12"}) EXPECT_EQ(refusal({"--shard-group", fits}, 12), "accepted") << fits;
+  expect_words(refusal({"--shard-group", "3"}, 12),
+               {"--shard-group 3 ", "power of two that divides 12 ranks", "2 would do"});
+  expect_words(refusal({"--shard-group", "8"}, 12), {"--shard-group 8 ", "4 would do"});
+  expect_words(refusal({"--shard-group", "24"}, 12), {"--shard-group 24 ", "4 would do"});
 }
 
 TEST(Options, MistakesOfTheCommandLineAreOneSentence) {
@@ -278,8 +289,7 @@ TEST(Options, HelpGroupsEveryOptionWithItsDefaultWithin100Columns) {
   }
   for (const NumberOption& option : kNumbers) EXPECT_NE(help_.find("  " + option.name + " "), std::string::npos);
   expect_words(help_, {"[20]", "[0.001]", "[the preset's]", "[one unit]", "[docs/corpus.txt]", "[canonical]", "[60]"});
-  EXPECT_EQ(help_.find("bf16"), std::string::npos) << "what is not built is not offered";
-  EXPECT_EQ(help_.find("--resume"), std::string::npos);
+  EXPECT_EQ(help_.find("--resume"), std::string::npos) << "what is not built is not offered";
   expect_words(help_, {"Usage: tools/run -n RANKS build/bin/program [OPTION...]"});
   std::size_t begin = 0;
   for (std::size_t end; (end = help_.find('\n', begin)) != std::string::npos; begin = end + 1) {
@@ -311,6 +321,7 @@ TEST(Options, CompareKnowsTheOptionsOfAllPrograms) {
   CLI::App app;
   add_common_options(app, options);
   add_gather_options(app, options);
+  add_shard_group_option(app, options);
   add_as_world_option(app, options);
   std::set<std::string> with_value, flags;
   for (const CLI::Option* option : app.get_options()) {

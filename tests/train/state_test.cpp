@@ -24,19 +24,19 @@ class StateTest : public ::testing::Test {
         file_(scratch_.write("data.txt", std::string(5000, '#')), 20, 61),
         sampler_(file_, 20, 1),
         device_(make_cpu_device(ProductKind::canonical, 1)),
-        comm_(make_communicator(MPI_COMM_WORLD, CollectiveKind::canonical, TransportKind::automatic, *device_, 60, 1024,
-                                1024)) {
+        groups_(MPI_COMM_WORLD, {}, {}, *device_) {
     behavior = {};
     options_.config = {2, 1, 11, 20, 61};
     options_.micro_batch = 1;
     options_.steps = 4;
+    options_.shard_group = ranks_.size;
   }
 
   std::unique_ptr<FakeTrainer> trainer() {
-    return std::make_unique<FakeTrainer>(make_context(options_, ranks_.size, *device_, *comm_, sampler_, timers_));
+    return std::make_unique<FakeTrainer>(make_context(options_, ranks_.size, *device_, groups_, sampler_, timers_));
   }
 
-  StateDigests digests() { return digest_state(*trainer(), device_->kernels(), *comm_); }
+  StateDigests digests() { return digest_state(*trainer(), device_->kernels(), groups_.world(), groups_.group()); }
 
   /// Takes `steps` steps beside the baseline; the sentence of the difference found, or "equal".
   std::string verify(Index steps, bool exact = true) {
@@ -70,7 +70,7 @@ class StateTest : public ::testing::Test {
   TokenFile file_;
   Sampler sampler_;
   std::unique_ptr<Device> device_;
-  std::unique_ptr<Communicator> comm_;
+  RankGroups groups_;
   Timers timers_;
   Options options_;
   double largest_ = -1;
@@ -104,7 +104,7 @@ TEST_F(StateTest, ACopyThatDiffersOnOneRankIsNamed) {
   mine->train_step(1);
   std::string said;
   try {
-    digest_state(*mine, device_->kernels(), *comm_);
+    digest_state(*mine, device_->kernels(), groups_.world(), groups_.group());
   } catch (const ResultFailure& error) {
     said = error.what();
   }
