@@ -155,7 +155,7 @@ ExitStatus Run::train() {
     const StepResult result = step(t, spent);
     const bool finite = result.verdict != Verdict::not_finite;
     // A step that was not taken published nothing.
-    if (finite || t == 1) traffic_.record(*groups_, t);
+    if (finite || (t == 1 && !options_.skip_not_finite)) traffic_.record(*groups_, t);
     history_.add(result, spent);
     if (verifier_) verifier_->check(t, result, *trainer_);
 
