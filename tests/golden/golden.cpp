@@ -19,12 +19,16 @@ std::vector<Golden> golden_runs() {
   tiny.data = ZERO_TEST_DATA "/../../docs/corpus.txt";
   tiny.steps = 3;
   tiny.micro_steps = 8;
-  return {{"odd", odd}, {"tiny", tiny}};
+  RunSetting odd_bf16 = odd;
+  odd_bf16.dtype = Dtype::bf16;
+  RunSetting tiny_bf16 = tiny;
+  tiny_bf16.dtype = Dtype::bf16;
+  return {{"odd", odd}, {"tiny", tiny}, {"odd-bf16", odd_bf16}, {"tiny-bf16", tiny_bf16}};
 }
 
 std::string golden_line(const std::string& name, const StepRecord& last) {
   std::string line = fmt::format("{} loss {:a} norm {:a}", name, last.loss, last.norm);
-  for (const StateKind kind : {StateKind::parameters, StateKind::momentum, StateKind::variance}) {
+  for (const StateKind kind : {StateKind::parameters, StateKind::master, StateKind::momentum, StateKind::variance}) {
     line += fmt::format(" {} {}", zero::name(kind), to_hex(last.digests[static_cast<std::size_t>(kind)]));
   }
   return line;

@@ -83,9 +83,9 @@ std::string RunSetting::describe() const {
   return text;
 }
 
-Run::Run(const RunSetting& setting, MPI_Comm ranks) {
+Run::Run(const RunSetting& setting, MPI_Comm ranks, std::unique_ptr<Device> device)
+    : device_(device ? std::move(device) : make_cpu_device(setting.products, 1)) {
   const bool alone = setting.stage == Stage::baseline;
-  device_ = make_cpu_device(setting.products, 1);
   GroupSetting groups;
   groups.shard_group = setting.shard_group;
   groups.collectives = setting.collectives;

@@ -5,6 +5,7 @@
 
 #include <array>
 #include <map>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -66,7 +67,8 @@ struct RunRecord {
 /// Everything of a run, built but not yet stepping. Collective.
 class Run {
  public:
-  Run(const RunSetting& setting, MPI_Comm ranks);
+  /// `device`: by default a CPU device of one thread.
+  Run(const RunSetting& setting, MPI_Comm ranks, std::unique_ptr<Device> device = nullptr);
   Trainer& trainer() { return *trainer_; }
   Context& context() { return *context_; }
   RankGroups& groups() { return *groups_; }
