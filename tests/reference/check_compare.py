@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The comparison checks itself: it accepts the reference run in float32, and finds each of a list of usual mistakes.
 
+In 16-bit training these are a rounding too few or too many, in a model so small that the tolerances of fp32 apply.
 Each mistake is made while the dump is written, and must be called by its name: exits with 1 and says which was missed.
 """
 
@@ -41,17 +42,21 @@ def initial_model(config):
     return parameters
 
 
-def write_dump(directory, config=CONFIG, options=OPTIONS):
-    """Trains in float32 and writes what a program would."""
+def write_dump(directory, config=CONFIG, options=OPTIONS, precision="fp32"):
+    """Trains in float32 arithmetic and writes what a program would."""
     directory = pathlib.Path(directory)
     rng = np.random.default_rng(2)
     tokens = rng.integers(0, config.vocab, (options.steps, BATCH, config.context + 1))
     initial = initial_model(config)
-    run = training.train(config, initial, tokens[..., :-1], tokens[..., 1:], options)
+    store = compare_dump.PRECISIONS[precision]
+    run = training.train(config, initial, tokens[..., :-1], tokens[..., 1:], options, store)
+    last = gpt2.loss_and_gradients(config, run.parameters, tokens[-1, :, :-1], tokens[-1, :, 1:], store)[1]
     parts = {
         "initial": initial,
         "gradient": run.first_gradients,
-        "final": run.parameters,
+        "last_gradient": last,
+        "final": run.master,
+        "parameters": run.parameters,
         "momentum": run.momentum,
         "variance": run.variance,
     }
@@ -65,6 +70,7 @@ def write_dump(directory, config=CONFIG, options=OPTIONS):
         np.ascontiguousarray(values).astype("<i4").tofile(directory / f"{part}.i32")
     manifest = {
         **dataclasses.asdict(config),
+        "precision": precision,
         "micro_batch": BATCH,
         "tokens": "tokens.i32",
         "targets": "targets.i32",
@@ -77,11 +83,11 @@ def write_dump(directory, config=CONFIG, options=OPTIONS):
     return directory
 
 
-def judge(directory):
+def judge(directory, *arguments):
     """The comparison's exit status, and all it printed."""
     text = io.StringIO()
     with contextlib.redirect_stdout(text), contextlib.redirect_stderr(text):
-        status = compare_dump.main([str(directory)])
+        status = compare_dump.main([str(directory), *arguments])
     return status, text.getvalue()
 
 
@@ -112,8 +118,9 @@ def training_mistakes():
     tied = "embedding.token.weight"
     expand = "block 0 mlp.expand"
 
-    def one_row_off(config, parameters, tokens, targets):
-        loss, gradients = backward(config, parameters, tokens, targets)
+    def one_row_off(*arguments):
+        loss, gradients = backward(*arguments)
+        tokens = arguments[2]
         gradients[tied][tokens[0, 0]] *= 1.001
         return loss, gradients
 
@@ -129,6 +136,41 @@ def training_mistakes():
     ]
 
 
+def rounding_mistakes():
+    """The same in 16-bit training: functions that do not round what they store, and states that are rounded."""
+
+    def unrounded(function):
+        def replacement(*arguments, **named):
+            return function(*(gpt2.exact if a is gpt2.bf16 else a for a in arguments), **named)
+
+        return replacement
+
+    def rounded_step(optimizer, parameters, gradients):
+        return {name: gpt2.bf16(p) for name, p in step(optimizer, parameters, gradients).items()}
+
+    def rounded_moments(optimizer, parameters, gradients):
+        updated = step(optimizer, parameters, gradients)
+        optimizer.momentum = {name: gpt2.bf16(m) for name, m in optimizer.momentum.items()}
+        return updated
+
+    def clipped_in_place(gradients):
+        norm = global_norm(gradients)
+        for name, g in gradients.items():
+            gradients[name] = gpt2.bf16(g * adamw.clip_factor(norm, OPTIONS.clip))
+        return norm
+
+    step, global_norm = adamw.AdamW.step, adamw.global_norm
+    layers = ["linear", "layer_norm", "gelu", "attention", "cross_entropy"]
+    backward = [f"{layer}_backward" for layer in layers]
+    functions = [*layers[:-1], *backward, "loss_and_gradients"]  # the loss itself is not stored in 16 bits
+    not_rounding = [(f"no rounding in {f}", "gradient of", gpt2, f, unrounded(getattr(gpt2, f))) for f in functions]
+    return not_rounding + [
+        ("the master weights are rounded", "median of block 0 attention.qkv.weight", adamw.AdamW, "step", rounded_step),
+        ("the momentum is rounded", "momentum of", adamw.AdamW, "step", rounded_moments),
+        ("the gradient is clipped where it is stored", "gradient of", adamw, "global_norm", clipped_in_place),
+    ]
+
+
 def file_mistakes():
     last = "block 1 mlp.project.bias"
     return [
@@ -141,8 +183,8 @@ def file_mistakes():
 def main():
     failures = []
 
-    def expect(what, directory, status, said=""):
-        got, text = judge(directory)
+    def expect(what, directory, status, said="", arguments=()):
+        got, text = judge(directory, *arguments)
         if got != status or said not in text:
             failures.append(f"{what}: status {got}, expected {status} with {said!r} in:\n{text}")
 
@@ -169,6 +211,17 @@ def main():
             directory = fresh()
             mistake(directory)
             expect(what, directory, 1, f"error: {said}")
+        bf16 = {"precision": "bf16", "options": once}
+        strict = ("--tolerances", "fp32")
+        expect("the reference in bf16", fresh(precision="bf16"), 0)
+        expect("the reference in bf16, one step", fresh(**bf16), 0, arguments=strict)
+        for what, said, module, attribute, replacement in rounding_mistakes():
+            with mock.patch.object(module, attribute, replacement):
+                directory = fresh(**bf16)
+            expect(what, directory, 1, f"error: {said}", strict)
+        directory = fresh(precision="bf16")
+        edit(directory, "final_norm.weight", "parameters", scaled(1 + 2.0**-8))
+        expect("a copy that is not the rounded master", directory, 1, "error: rounding of final_norm.weight")
         short = fresh()
         (short / "0.final.f32").write_bytes((short / "0.final.f32").read_bytes()[:-4])
         expect("a file cut short", short, 2, "0.final.f32 has")
@@ -182,7 +235,7 @@ def main():
     for failure in failures:
         print(f"error: {failure}", file=sys.stderr)
     if not failures:
-        print("comparison: accepts the reference in float32 and finds every mistake it was given")
+        print("comparison: accepts the reference in float32 and in bf16 and finds every mistake it was given")
     return 1 if failures else 0
 
 

@@ -3,6 +3,7 @@
 
 - the loss against a second, scalar formulation in plain loops (differences alone would bless a wrong forward);
 - every element of every gradient against central differences;
+- the rounding of 16-bit training against the bits, and that everything which it stores is rounded;
 - the schedule, the clipping and AdamW against formulas worked by hand.
 """
 
@@ -102,7 +103,7 @@ def check_forward():
     require(close(value, expected), f"the loss is {value!r}, number by number it is {expected!r}")
 
     # Known values: GELU (tanh form) at 1, and a model of zeros knows nothing.
-    require(close(float(gpt2.gelu(np.float64(1.0))[0]), 0.8411919906082768), "gelu(1) is wrong")
+    require(close(float(gpt2.gelu(np.float64(1.0), gpt2.exact)[0]), 0.8411919906082768), "gelu(1) is wrong")
     nothing = {name: np.zeros(shape) for name, shape in gpt2.shapes(CONFIG).items()}
     require(close(gpt2.loss(CONFIG, nothing, tokens, targets), math.log(CONFIG.vocab)), "no knowledge must cost log V")
 
@@ -166,6 +167,47 @@ def check_types():
         require(updated[name].dtype == np.float32, f"{name} is {updated[name].dtype} after a step in float32")
         error = np.linalg.norm(gradient - exact[name]) / np.linalg.norm(exact[name])
         require(error < 1e-5, f"the gradient of {name} in float32 is {error:.1e} from the one in float64")
+
+
+def check_rounding():
+    """float32 holds a bf16 in its upper half: all of those stay, and what lies between two goes where the bits say."""
+    upper = np.arange(0x7F7F, dtype=np.uint32)  # positive and finite, without the largest
+    here, above = (upper << 16).view(np.float32), ((upper + 1) << 16).view(np.float32)
+    even = np.where(upper % 2 == 0, here, above)
+    middle = (here.astype(np.float64) + above) / 2
+    double, single = (np.float64,), (np.float64, np.float32)
+    for x, expected, dtypes, what in (
+        (here, here, single, "a bf16"),
+        (middle, even, single, "halfway between two"),
+        (np.nextafter(middle, 0.0), here, double, "a little below halfway"),
+        (np.nextafter(middle, np.inf), above, double, "a little above halfway"),
+    ):
+        for sign in (1.0, -1.0):
+            for dtype in dtypes:
+                given = (sign * x).astype(dtype)
+                got = gpt2.bf16(given)
+                wrong = got != sign * expected
+                require(not wrong.any(), f"bf16: {what} is wrong at {given[wrong][:1]!r}")
+                require(got.dtype == dtype, f"bf16 makes {got.dtype} of {given.dtype}")
+    largest = float(np.uint32(0x7F7F0000).view(np.float32))
+    limits = {largest: largest, largest * (1 + 2.0**-8): math.inf, 2.0**-134: 0.0, 1.5 * 2.0**-133: 2.0**-132}
+    for x, expected in {**limits, math.inf: math.inf, -math.inf: -math.inf}.items():
+        require(float(gpt2.bf16(np.float64(x))) == expected, f"bf16({x!r}) is not {expected!r}")
+    require(np.isnan(gpt2.bf16(np.float64(math.nan))), "bf16 loses a NaN")
+
+
+def check_storage():
+    """Every gradient of 16-bit training is a bf16, near the one that nothing rounds."""
+    parameters, tokens, targets = random_model(CONFIG)
+    parameters = {name: gpt2.bf16(value) for name, value in parameters.items()}
+    exact_loss, exact = gpt2.loss_and_gradients(CONFIG, parameters, tokens, targets)
+    loss, gradients = gpt2.loss_and_gradients(CONFIG, parameters, tokens, targets, gpt2.bf16)
+    require(loss != exact_loss, "16-bit training has the very loss of exact arithmetic")
+    require(close(loss, exact_loss, 0.01), f"the loss is {loss!r}, without rounding {exact_loss!r}")
+    for name, gradient in gradients.items():
+        require(np.array_equal(gradient, gpt2.bf16(gradient)), f"the gradient of {name} is not rounded")
+        error = np.linalg.norm(gradient - exact[name]) / np.linalg.norm(exact[name])
+        require(0.0 < error < 0.05, f"the gradient of {name} in bf16 is {error:.1e} from the one without rounding")
 
 
 def check_schedule():
@@ -247,6 +289,8 @@ def main():
         check_gradients(gpt2.Config(layers=0, heads=1, width=5, context=5, vocab=7))
         check_key_bias()
         check_types()
+        check_rounding()
+        check_storage()
         check_schedule()
         check_clip()
         check_adamw()
@@ -254,7 +298,7 @@ def main():
         print(f"error: {failure}", file=sys.stderr)
         return 1
     count = len(gpt2.shapes(CONFIG))
-    print(f"reference: the loss, {count} gradients (largest difference {worst:.1e}), AdamW: as expected")
+    print(f"reference: the loss, {count} gradients (largest difference {worst:.1e}), rounding, AdamW: as expected")
     return 0
 
 
