@@ -16,7 +16,11 @@ class History {
  public:
   void add(const StepResult& result, const StepSeconds& seconds);
 
-  /// Adds the members `losses`, `grad_norms`, `seconds` and `tokens_per_second` to a summary.
+  /// Steps whose loss or gradient norm was not finite: all of them, and how many of them were the latest steps.
+  [[nodiscard]] Index not_taken() const { return not_taken_; }
+  [[nodiscard]] Index not_taken_in_a_row() const { return not_taken_in_a_row_; }
+
+  /// Adds the members `losses`, `grad_norms`, `steps_not_taken`, `seconds` and `tokens_per_second` to a summary.
   void write(nlohmann::json& summary, Index tokens_per_step) const;
   /// The line of metrics.jsonl for the latest step t.
   [[nodiscard]] static nlohmann::json metrics(Index t, const StepResult& result, const StepSeconds& seconds,
@@ -26,9 +30,14 @@ class History {
   nlohmann::json losses_ = nlohmann::json::array();
   nlohmann::json norms_ = nlohmann::json::array();
   std::vector<StepSeconds> seconds_;
+  Index not_taken_ = 0;
+  Index not_taken_in_a_row_ = 0;
 };
 
-/// Why a run ends at step t, whose loss or gradient norm is not finite.
-std::string not_finite_sentence(Index t, const StepResult& result);
+/// "1 step", "2 steps".
+std::string counted_steps(Index count);
+
+/// Why a run ends at step t, whose loss or gradient norm is not finite, like those of the `in_a_row` - 1 steps before.
+std::string not_finite_sentence(Index t, const StepResult& result, Index in_a_row = 1);
 
 }  // namespace zero

@@ -8,6 +8,7 @@
 #include "common/base/bytes.h"
 #include "common/base/command_line.h"
 #include "common/base/error.h"
+#include "common/train/evaluation.h"
 #include "common/train/option_types.h"
 
 namespace zero {
@@ -87,12 +88,18 @@ void add_regularization_options(CLI::App& app, Options& options) {
   add_real(
       app, "--dropout", options.dropout, {0, 1, false, true},
       {group, "P", "share of activations dropped: after the embedding, in attention, at the end of sub-layers", ""});
-  add_whole(
-      app, "--eval-every", options.eval_every, 0, kMost,
-      {group, "N", "steps between evaluations on the last tenth of the data, which is then held out; 0: none", ""});
+  add_whole(app, "--eval-every", options.eval_every, 0, kMost,
+            {group, "N",
+             fmt::format("steps between evaluations, also after the last step, on the last tenth of the data (at most "
+                         "{} sequences of it), which is then held out; 0: none",
+                         HeldOut::kMostSequences),
+             ""});
   add_choice(app, "--on-nonfinite", options.skip_not_finite, kOnNotFinite,
              {group, "WHAT",
-              "stop: a step whose loss or gradient norm is not finite ends the run; skip: it is not taken", ""});
+              fmt::format("a step whose loss or gradient norm is not finite is never taken; stop: the run ends there; "
+                          "skip: it goes on, unless {} in a row were such",
+                          kMostNotTaken),
+              ""});
 }
 
 void add_optimizer_options(CLI::App& app, Options& options) {

@@ -81,6 +81,9 @@ struct Program {
   std::function<formula::Formula(const formula::Setting&)> formula;
 };
 
+/// So many steps in a row that are not taken end a run of `--on-nonfinite skip`: what has diverged does not come back.
+inline constexpr Index kMostNotTaken = 10;
+
 /// The default of `--data`.
 inline constexpr const char* kDefaultData = "docs/corpus.txt";
 

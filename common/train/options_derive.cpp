@@ -71,9 +71,9 @@ void derive(const Program& program, Options& options, Index world) {
     Index fits = 1;
     while (fits * 2 <= S && world % (fits * 2) == 0) fits *= 2;
     throw UnusableInput(fmt::format(
-        "--shard-group {} is neither a power of two that divides {} ranks nor all of them, so that its groups "
+        "--shard-group {} is neither a power of two that divides {} rank{} nor all of them, so that its groups "
         "would not be parts of the sum's tree; {} would do",
-        S, world, fits));
+        S, world, world == 1 ? "" : "s", fits));
   }
 
   AdamWOptions& adamw = options.optimizer;

@@ -97,6 +97,11 @@ std::string plan_text(const Program& program, const Options& options, const Cont
                                    grouped(options.global_batch * config.context)));
   text += row("data", fmt::format("{}: {} tokens, {}; seed {}", options.data, grouped(facts.tokens),
                                   counted(facts.sequences, "sequence"), options.seed));
+  if (options.eval_every > 0) {
+    text += row("evaluation",
+                fmt::format("every {}: {} of the data's last tenth are held out, {} of them evaluated",
+                            counted(options.eval_every, "step"), counted(facts.held_out, "sequence"), facts.evaluated));
+  }
   text += row("optimizer", optimizer_text(options.optimizer));
   text +=
       row("arithmetic", fmt::format("{}, {} products, accumulation {}", options.precision, facts.products,

@@ -12,7 +12,9 @@ namespace zero {
 struct PlanFacts {
   int ranks = 1;
   Index tokens = 0;     ///< of the data
-  Index sequences = 0;  ///< of the data
+  Index sequences = 0;  ///< of the data, without those held out
+  Index held_out = 0;   ///< sequences
+  Index evaluated = 0;  ///< of those, in one evaluation
   std::string device;
   std::string products;
   std::string collectives;

@@ -6,12 +6,8 @@
 #include <fmt/format.h>
 
 namespace zero {
-namespace {
 
-/// Without the sign of a NaN, which means nothing.
 double printable(double value) { return std::isnan(value) ? std::abs(value) : value; }
-
-}  // namespace
 
 double StepSeconds::compute() const { return std::max(0.0, total - communication - optimizer); }
 

@@ -9,6 +9,9 @@
 
 namespace zero {
 
+/// `value` without the sign of a NaN, which means nothing.
+double printable(double value);
+
 /// Seconds of one step.
 struct StepSeconds {
   double total = 0;

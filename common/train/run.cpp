@@ -6,7 +6,6 @@
 #include <chrono>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -18,6 +17,7 @@
 #include "common/base/bytes.h"
 #include "common/train/agreement.h"
 #include "common/train/digests.h"
+#include "common/train/evaluation.h"
 #include "common/train/history.h"
 #include "common/train/machine.h"
 #include "common/train/plan_print.h"
@@ -78,7 +78,7 @@ class Run {
   StepResult step(Index t, StepSeconds& spent);
   /// Opens the data: with evaluations, the last tenth of it is held out.
   void make_samplers();
-  /// The mean loss of the held-out sequences. Collective.
+  /// The mean loss of the held-out sequences; an error of one rank alone ends the job here. Collective.
   double evaluate();
   ExitStatus finish(Index t, const StepResult& last, const StateDigests& digests);
   nlohmann::json summary(const StateDigests& digests, const Report& report) const;
@@ -89,7 +89,7 @@ class Run {
   const Ranks& ranks_;
   std::unique_ptr<TokenFile> file_;
   std::unique_ptr<Sampler> sampler_;
-  std::unique_ptr<Sampler> held_out_;  // with --eval-every
+  std::unique_ptr<HeldOut> held_out_;  // with --eval-every
   std::unique_ptr<Device> device_;
   std::unique_ptr<RankGroups> groups_;
   Timers timers_;
@@ -119,7 +119,8 @@ Run::Run(const Program& program, const Options& options, const Ranks& ranks)
   const Context context =
       make_context(options, options.order_world(ranks.size), *device_, *groups_, *sampler_, timers_);
   say(ranks, plan_text(program, options, context, units,
-                       {ranks.size, file_->size(), sampler_->sequences(), device_->description(),
+                       {ranks.size, file_->size(), sampler_->sequences(), held_out_ ? held_out_->sequences() : 0,
+                        held_out_ ? held_out_->evaluated() : 0, device_->description(),
                         device_->products().description(), groups_->group().description()}));
   trainer_ = agree_to_make(ranks.comm, [&] { return program.make_trainer(context); });
   if (options.verify) {
@@ -159,7 +160,8 @@ ExitStatus Run::train() {
     history_.add(result, spent);
     if (verifier_) verifier_->check(t, result, *trainer_);
 
-    const bool last = t == options_.steps || (!finite && !options_.skip_not_finite);
+    const bool gives_up = !options_.skip_not_finite || history_.not_taken_in_a_row() == kMostNotTaken;
+    const bool last = t == options_.steps || (!finite && gives_up);
     std::optional<StateDigests> digests;
     if (last || (options_.digest_every > 0 && t % options_.digest_every == 0)) {
       digests = digest_state(*trainer_, device_->kernels(), groups_->world(), groups_->group());
@@ -167,11 +169,16 @@ ExitStatus Run::train() {
     const double rate = learning_rate(options_.optimizer, t);
     std::string line = table.line(t, result, rate, spent.total);
     nlohmann::json metrics = History::metrics(t, result, spent, rate, tokens_per_step());
+    if (!finite) {
+      metrics["not_finite"] = result.not_finite;
+      metrics["steps_not_taken"] = history_.not_taken();
+      line += fmt::format("  first in {}; {} not taken", result.not_finite, counted_steps(history_.not_taken()));
+    }
     if (digests) metrics["digest"] = to_json(*digests);
     if (held_out_ && (t % options_.eval_every == 0 || t == options_.steps) && !(last && !finite)) {
       const double loss = evaluate();
       metrics["held_out_loss"] = number(loss);
-      line += fmt::format("  held out {:.6f}", loss);
+      line += fmt::format("  held out {:.6f}", printable(loss));
     }
     if (verifier_ && !verifier_->exact()) {
       metrics["largest_difference"] = number(verifier_->largest_difference());
@@ -187,43 +194,19 @@ ExitStatus Run::train() {
 
 void Run::make_samplers() {
   const Index context = options_.config.context;
-  Index training = 0;  // tokens; 0: all
   if (options_.eval_every > 0) {
-    training = file_->size() / 10 * 9;
-    if (file_->size() - training < context + 1 || training < context + 1) {
-      throw UnusableInput(
-          fmt::format("--eval-every {} holds out the last tenth of {}, whose {} tokens are too few for --context "
-                      "{}; at least {} would do",
-                      options_.eval_every, options_.data, file_->size(), context, 10 * (context + 2)));
-    }
-    held_out_ = std::make_unique<Sampler>(*file_, context, options_.seed, training);
+    held_out_ = std::make_unique<HeldOut>(*file_, context, options_.seed, options_.eval_every, options_.data);
   }
-  sampler_ = std::make_unique<Sampler>(*file_, context, options_.seed, 0, training);
+  sampler_ = std::make_unique<Sampler>(*file_, context, options_.seed, 0,
+                                       held_out_ ? HeldOut::training_tokens(*file_) : file_->size());
 }
 
 double Run::evaluate() {
-  // Sequence i of the held-out part is in pass i / (N B) of rank i / B mod N; a last pass is filled up with others,
-  // which do not count. Every rank makes every pass, since units are gathered from all.
-  constexpr Index kMostSequences = 64;
-  const Index count = std::min(kMostSequences, held_out_->sequences());
-  const Index B = options_.micro_batch, N = ranks_.size;
-  double sum = 0;
-  for (Index first = 0; first < count; first += N * B) {
-    std::vector<double> losses;
-    try {
-      losses = trainer_->evaluate(*held_out_, first + ranks_.rank * B);
-    } catch (const std::exception& error) {
-      fail_alone(ranks_, error);
-    }
-    const std::vector<std::byte> all =
-        groups_->world().gather_bytes(std::as_bytes(std::span(losses)), Purpose::control, "losses of an evaluation");
-    for (Index i = 0; i < N * B && first + i < count; ++i) {
-      double loss = 0;
-      std::memcpy(&loss, all.data() + i * static_cast<Index>(sizeof loss), sizeof loss);
-      sum += loss;
-    }
+  try {
+    return held_out_->mean_loss(*trainer_, groups_->world(), options_.micro_batch);
+  } catch (const std::exception& error) {
+    fail_alone(ranks_, error);
   }
-  return sum / static_cast<double>(count);
 }
 
 nlohmann::json Run::summary(const StateDigests& digests, const Report& report) const {
@@ -264,9 +247,13 @@ ExitStatus Run::finish(Index t, const StepResult& last, const StateDigests& dige
     const std::string kind(name(static_cast<StateKind>(i)));
     text += fmt::format("digest {:<10} {}\n", kind, hex[kind].get<std::string>());
   }
+  if (options_.skip_not_finite && history_.not_taken() > 0) {
+    text += fmt::format("skipped: {} of {} not taken, since loss or gradient norm was not finite\n",
+                        history_.not_taken(), counted_steps(t));
+  }
   if (last.verdict == Verdict::not_finite) {
     say(ranks_, text);
-    if (ranks_.rank == 0) print_error(not_finite_sentence(t, last));
+    if (ranks_.rank == 0) print_error(not_finite_sentence(t, last, history_.not_taken_in_a_row()));
     return ExitStatus::differs;
   }
   for (const std::string& line : report.memory_lines()) text += line + "\n";

@@ -38,6 +38,22 @@ for program in stage0_ddp stage3_params; do
   on 3 "$bin/$program" "${small[@]}" --steps 1000 --lr 1e10
 done
 [[ ! -e $scratch/out ]] || fail "a refused run left $(find "$scratch/out")"
+# Settings of precision, dropout and sharding groups.
+expected=(2 "--dropout 1 is not a number from 0 and below 1")
+on 3 "$bin/stage3_params" --dropout 1
+expected=(2 "--precision fp16 is not one of fp32, bf16")
+on 3 "$bin/stage1_optimizer" --precision fp16
+expected=(2 "--shard-group 3 is neither a power of two that divides 4 ranks nor all of them")
+on 4 "$bin/stage3_params" --shard-group 3
+expected=(2 "--shard-group 2 is neither a power of two that divides 3 ranks nor all of them")
+on 3 "$bin/stage3_params" --shard-group 2
+expected=(2 "--shard-group 0 is not a whole number")
+on 2 "$bin/stage3_params" --shard-group 0
+for program in stage0_ddp stage1_optimizer stage2_gradients; do
+  expected=(2 "--shard-group is not an option of $program; stage3_params offers it")
+  on 1 "$bin/$program" --shard-group 1
+done
+ends 2 "--shard-group is not an option of baseline; stage3_params offers it" "$bin/baseline" --shard-group 1
 expected=(2 "--accumulation local-first is not offered by stage3_params")
 on 2 "$bin/stage3_params" --accumulation local-first
 expected=(2 "baseline is one process and was started as 2")

@@ -28,7 +28,8 @@ class FakeTrainer : public Trainer {
   explicit FakeTrainer(const Context& context, bool reference = false);
 
   StepResult train_step(Index t) override;
-  std::vector<double> evaluate(const Sampler&, Index first) override { return {static_cast<double>(first)}; }
+  /// The loss of sequence i is i.
+  std::vector<double> evaluate(const Sampler& held_out, Index first) override;
   void visit_state(const std::function<void(StateKind, const UnitView&)>& visit) const override;
   [[nodiscard]] const std::vector<FlatUnit>& units() const override { return units_; }
 

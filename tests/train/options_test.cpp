@@ -139,7 +139,8 @@ TEST(Options, NamedValuesAreRefusedNamingTheOnesThereAre) {
   EXPECT_EQ(refusal({"--accumulation", "first"}), "--accumulation first is not one of ranks-first, local-first");
   EXPECT_EQ(refusal({"--reshard-after-forward", "yes"}), "--reshard-after-forward yes is not one of on, off");
   EXPECT_EQ(refusal({"--precision", "fp16"}), "--precision fp16 is not one of fp32, bf16");
-  EXPECT_EQ(refusal({"--on-nonfinite", "go"}), "--on-nonfinite go is not one of stop, skip");
+  EXPECT_EQ(refusal({"--precision", "BF16"}), "--precision BF16 is not one of fp32, bf16");
+  EXPECT_EQ(refusal({"--on-nonfinite", "maybe"}), "--on-nonfinite maybe is not one of stop, skip");
   EXPECT_EQ(refusal({"--backend", "rocm"}), "--backend rocm is not one of cpu, auto");
   EXPECT_EQ(refusal({"--backend", "cuda"}), "--backend cuda: this build has no CUDA backend; cpu would do");
   expect_words(refusal({"--data", ""}), {"--data '' is not the name of a file"});
@@ -152,6 +153,20 @@ TEST(Options, ShardingGroupsAreSubtreesOfTheSum) {
                {"--shard-group 3 ", "power of two that divides 12 ranks", "2 would do"});
   expect_words(refusal({"--shard-group", "8"}, 12), {"--shard-group 8 ", "4 would do"});
   expect_words(refusal({"--shard-group", "24"}, 12), {"--shard-group 24 ", "4 would do"});
+  const auto of = [](const char* size, int world) { return refusal({"--shard-group", size}, world); };
+  expect_words(of("3", 4), {"--shard-group 3 ", "divides 4 ranks", "; 2 would do"});
+  expect_words(of("5", 4), {"--shard-group 5 ", "; 4 would do"});
+  expect_words(of("2", 3), {"--shard-group 2 ", "divides 3 ranks nor all of them", "; 1 would do"});
+  expect_words(of("2", 1), {"--shard-group 2 ", "divides 1 rank nor", "; 1 would do"});
+  expect_words(of("0", 4), {"--shard-group 0 is not a whole number from 1 to 1000000"});
+  EXPECT_EQ(of("3", 3), "accepted") << "all ranks are one group";
+}
+
+TEST(Options, DropoutIsAShareBelowOne) {
+  for (const char* bad : {"1", "1.5", "-0.1", "nan", "inf", "50%", "1e-1x"}) {
+    EXPECT_EQ(refusal({"--dropout", bad}), "--dropout " + std::string(bad) + " is not a number from 0 and below 1");
+  }
+  for (const char* fine : {"0", "0.1", "0.999999", "1e-9"}) EXPECT_EQ(refusal({"--dropout", fine}), "accepted");
 }
 
 TEST(Options, MistakesOfTheCommandLineAreOneSentence) {
@@ -291,6 +306,11 @@ TEST(Options, HelpGroupsEveryOptionWithItsDefaultWithin100Columns) {
   expect_words(help_, {"[20]", "[0.001]", "[the preset's]", "[one unit]", "[docs/corpus.txt]", "[canonical]", "[60]"});
   EXPECT_EQ(help_.find("--resume"), std::string::npos) << "what is not built is not offered";
   expect_words(help_, {"Usage: tools/run -n RANKS build/bin/program [OPTION...]"});
+  std::string flat;  // without line breaks
+  for (const char c : help_) {
+    if (c != '\n' && (c != ' ' || !flat.ends_with(' '))) flat += c;
+  }
+  expect_words(flat, {"last tenth of the data (at most 64 sequences of it), which is then held out", "10 in a row"});
   std::size_t begin = 0;
   for (std::size_t end; (end = help_.find('\n', begin)) != std::string::npos; begin = end + 1) {
     EXPECT_LE(end - begin, 104U) << help_.substr(begin, end - begin);

@@ -215,6 +215,23 @@ TEST(History, AStepThatIsNotFiniteIsToldInOneSentence) {
   result.loss = -std::nan("");
   result.not_finite = "the loss";
   EXPECT_EQ(not_finite_sentence(4, result), "step 4: the loss is nan; the step was not taken; a lower --lr may help");
+  EXPECT_EQ(not_finite_sentence(4, result, 3),
+            "step 4: the loss is nan; 3 steps in a row were not taken; a lower --lr may help");
+}
+
+TEST(History, CountsTheStepsThatWereNotTakenAndHowManyOfThemAreTheLatest) {
+  History history;
+  StepResult taken, not_taken;
+  not_taken.verdict = Verdict::not_finite;
+  std::vector<std::pair<Index, Index>> counts;
+  for (const StepResult& result : {not_taken, taken, not_taken, not_taken, taken, not_taken}) {
+    history.add(result, {});
+    counts.emplace_back(history.not_taken(), history.not_taken_in_a_row());
+  }
+  EXPECT_EQ(counts, (std::vector<std::pair<Index, Index>>{{1, 1}, {1, 0}, {2, 1}, {3, 2}, {3, 0}, {4, 1}}));
+  nlohmann::json summary;
+  history.write(summary, 1);
+  EXPECT_EQ(summary["steps_not_taken"], 4);
 }
 
 TEST(StepTable, ShowsEveryStepOfAShortRunAndAboutAHundredOfALongOne) {

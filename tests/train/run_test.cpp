@@ -162,6 +162,42 @@ TEST_F(RunTest, EndsAtTheFirstStepThatIsNotFinite) {
   EXPECT_EQ(summary("out")["grad_norms"], (nlohmann::json{0.1, 0.1, "inf"}));
 }
 
+TEST_F(RunTest, SkipsAStepThatIsNotFiniteAndSaysSo) {
+  behavior.not_finite_at = 3;
+  const Ending ending = run_into("out", {"--steps", "5", "--on-nonfinite", "skip"});
+  EXPECT_EQ(ending.status, 0);
+  EXPECT_EQ(ending.err, "");
+  EXPECT_NE(ending.out.find("not finite"), std::string::npos) << ending.out;
+  EXPECT_NE(ending.out.find("first in block 0 mlp.expand.weight; 1 step not taken"), std::string::npos) << ending.out;
+  EXPECT_NE(ending.out.find("skipped: 1 of 5 steps not taken"), std::string::npos) << ending.out;
+  ASSERT_EQ(metrics("out").size(), 5U);
+  EXPECT_EQ(metrics("out")[2]["verdict"], "not finite");
+  EXPECT_EQ(metrics("out")[2]["not_finite"], "block 0 mlp.expand.weight");
+  EXPECT_EQ(metrics("out")[2]["steps_not_taken"], 1);
+  EXPECT_EQ(metrics("out")[3]["verdict"], "ok");
+  EXPECT_EQ(summary("out")["steps_not_taken"], 1);
+
+  behavior.not_finite_at = 5;
+  expect_one_error(run({"--steps", "5", "--on-nonfinite", "skip"}), 1, "step 5: the gradient norm is inf");
+}
+
+TEST_F(RunTest, EvaluatesAsOftenAsAskedAndAfterTheLastStep) {
+  // 5,000 tokens: 500 are held out, 24 sequences of 20 tokens and their targets, whose losses are 0 to 23.
+  const Ending ending = run_into("out", {"--steps", "5", "--eval-every", "2", "--micro-batch", "5"});
+  EXPECT_EQ(ending.status, 0) << ending.err;
+  EXPECT_NE(ending.out.find("24 sequences of the data's last tenth are held out, 24 of them"), std::string::npos);
+  EXPECT_NE(ending.out.find("held out 11.500000"), std::string::npos) << ending.out;
+  ASSERT_EQ(metrics("out").size(), 5U);
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ(metrics("out")[i].contains("held_out_loss"), i == 1 || i == 3 || i == 4) << i;
+  }
+  EXPECT_EQ(metrics("out")[4]["held_out_loss"], 11.5);
+
+  data_ = scratch_.write("long.txt", std::string(20'000, '#'));  // 99 sequences, of which 64 are evaluated
+  ASSERT_EQ(run_into("long", {"--steps", "1", "--eval-every", "9"}).status, 0);
+  EXPECT_EQ(metrics("long")[0]["held_out_loss"], 31.5);
+}
+
 TEST_F(RunTest, AFailureInAStepEndsWithItsStatusAndNoSummary) {
   scratch_.write("stale", "");
   ASSERT_EQ(run_into("out", {"--steps", "2"}).status, 0);
