@@ -63,7 +63,6 @@ Gpt2::Gpt2(const ModelConfig& config, Index micro_batch, const std::vector<FlatU
       V_(config.vocab),
       R_(micro_batch * config.context),
       units_(units),
-      device_(device),
       kernels_(device.kernels()),
       products_(device.products()) {
   const auto activation = [&](Index size) {

@@ -98,7 +98,6 @@ class Gpt2 {
   Index leaf_ = 0;
   Index B_, T_, C_, H_, V_, R_;
   const std::vector<FlatUnit>& units_;
-  Device& device_;
   Kernels& kernels_;
   Products& products_;
 
