@@ -18,6 +18,13 @@ std::string sentence(const CLI::App& app, const CLI::ParseError& error) {
     return unknown_option(extra.empty() ? "" : extra.front(), tool, option_names(app));
   }
   const std::string_view what = error.what();
+  if (what.find(": At Most 1 required") != std::string_view::npos) {
+    const std::string name(what.substr(0, what.find(':')));
+    const CLI::Option* option = app.get_option_no_throw(name);
+    const bool has_short = option != nullptr && !option->get_snames().empty() && name.starts_with("--");
+    return fmt::format("{}{} is given more than once; once would do", name,
+                       has_short ? fmt::format(" (-{})", option->get_snames()[0]) : "");
+  }
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&error) != nullptr && what.find(':') != std::string_view::npos) {
     return fmt::format("{} needs a value; {} --help says which", what.substr(0, what.find(':')), tool);
   }

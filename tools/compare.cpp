@@ -83,6 +83,7 @@ Report compare(const CompareOptions& options, const WorkFolder& folder) {
     const formula::Setting own = setting_of(summary.options, reference.options, options.ranks);
     report.setting.prefetch = own.prefetch;
     report.setting.reshard_after_forward = own.reshard_after_forward;
+    report.setting.shard_group = own.shard_group;
     break;
   }
   for (std::size_t i = 0; i < summaries.size(); ++i) {

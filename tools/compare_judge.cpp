@@ -220,8 +220,9 @@ Judged judge(const std::string& name, const Summary& summary, const std::string&
   judged.held = measured_row(summary, judged.bytes_are_counted);
   // A summary could name other shapes than it ran with: those of the reference count where it names none, and others
   // are a finding of their own.
-  const formula::Setting setting =
+  formula::Setting setting =
       setting_of(stage != nullptr ? summary.options : reference.options, reference.options, ranks);
+  if (stage != nullptr) setting = setting_for(*stage, setting);
   judged.formula = stage != nullptr ? formula_row(*stage, setting) : own_formula(summary);
   for (Row* row : {&judged.held, &judged.formula}) {
     row->program = name;

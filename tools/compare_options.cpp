@@ -90,7 +90,7 @@ Job make_job(const CompareOptions& options, const std::string& path, const std::
   job.single_process = stage != nullptr && stage->single_process;
   job.arguments = passed_on;
   if (stage != nullptr && !stage->gathers_parameters) {
-    for (const char* option : {"--prefetch", "--reshard-after-forward"})
+    for (const char* option : {"--prefetch", "--reshard-after-forward", "--shard-group"})
       job.arguments = without(std::move(job.arguments), option);
   }
   if (job.single_process) job.arguments.insert(job.arguments.begin(), {"--as-world", std::to_string(options.ranks)});

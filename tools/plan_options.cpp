@@ -24,7 +24,7 @@ struct Given {
   Value world, model = "tiny", layers, heads, width, context, vocab;
   Value micro_batch, global_batch, precision = "fp32", stage = "all", parameters;
   Value wrap, bucket, prefetch, reshard = "on", accumulation = "ranks-first", products = "canonical",
-                                collectives = "canonical", threads, device_memory;
+                                collectives = "canonical", threads, device_memory, shard_group, dropout;
 };
 
 Index whole_number(const std::string& option, const Value& given, Index least, Index otherwise,
@@ -68,6 +68,31 @@ Index bare_parameters(const std::string& text) {
         fmt::format("--parameters '{}' is not a whole number from 1 to 1e14; 7.5e9 would do", harmless(text, 40)));
   }
   return static_cast<Index>(value);
+}
+
+double probability(const std::string& option, const std::string& text) {
+  char* end = nullptr;
+  const double value = std::strtod(text.c_str(), &end);
+  const bool number = !text.empty() && *end == '\0' && text.find_first_not_of("0123456789.eE+-") == std::string::npos;
+  if (!number || !(value >= 0 && value < 1)) {
+    throw UnusableInput(
+        fmt::format("{} '{}' is not a number from 0 to below 1; 0.1 would do", option, harmless(text, 40)));
+  }
+  return value;
+}
+
+/// Groups are subtrees of the sum over ranks.
+void set_shard_group(const Given& given, formula::Setting& s) {
+  const Index S = whole_number("--shard-group", given.shard_group, 1, s.world, formula::kMostRanks);
+  if (S != s.world && ((S & (S - 1)) != 0 || s.world % S != 0)) {
+    Index fits = 1;
+    while (fits * 2 <= S && s.world % (fits * 2) == 0) fits *= 2;
+    throw UnusableInput(fmt::format(
+        "--shard-group {} is neither a power of two that divides {} nor all of them, so that its groups would not be "
+        "parts of the sum's tree; {} would do",
+        S, counted(s.world, "rank"), fits));
+  }
+  s.shard_group = S == s.world ? 0 : S;
 }
 
 void set_model(const Given& given, PlanOptions& options) {
@@ -121,6 +146,11 @@ void set_stages(const Given& given, PlanOptions& options) {
   const Stage* one = stage_named(*given.stage);
   for (const Stage& stage : stages()) {
     if (!all && &stage != one) continue;
+    if (options.setting.shard_group > 0 && !all && !stage.gathers_parameters) {
+      throw UnusableInput(
+          fmt::format("--shard-group {} is not for --stage {}, which has no sharding groups; --stage 3 would do",
+                      options.setting.shard_group, *given.stage));
+    }
     if (options.setting.local_first && !stage.local_first) {
       if (all) continue;
       throw UnusableInput(fmt::format("--accumulation local-first is not for --stage {}: {}; ranks-first would do",
@@ -144,7 +174,11 @@ PlanOptions checked(const Given& given, PlanOptions options) {
   s.local_first = one_of_two("--accumulation", *given.accumulation, "ranks-first", "local-first");
   s.reshard_after_forward = one_of_two("--reshard-after-forward", *given.reshard, "off", "on");
   s.library_products = one_of_two("--products", *given.products, "canonical", "library");
-  if (given.collectives != "ring") s.native = one_of_two("--collectives", *given.collectives, "canonical", "native");
+  s.ring = given.collectives == "ring";
+  if (!s.ring) s.native = one_of_two("--collectives", *given.collectives, "canonical", "native");
+  if (given.dropout) options.dropout = probability("--dropout", *given.dropout);
+  s.dropout = options.dropout > 0;
+  set_shard_group(given, s);
   s.wrap = whole_number("--wrap", given.wrap, 1, 1);
   s.prefetch = whole_number("--prefetch", given.prefetch, 0, 1);
   const Index threads = whole_number("--threads", given.threads, 1, 1, 1024);
@@ -216,6 +250,11 @@ std::optional<PlanOptions> parse_plan_options(int argc, const char* const* argv,
   add("Training", "--global-batch", given.global_batch,
       "sequences of a step over all ranks (default micro-batch times N)", "N");
   add("Training", "--precision", given.precision, "fp32 or bf16 (default fp32)", "TYPE");
+  add("Training", "--dropout", given.dropout, "share of activations dropped (default 0)", "P");
+  CLI::Option* checkpoint =
+      app.add_flag("--checkpoint-activations", options.setting.checkpoint_activations,
+                   "keeps only each layer's input of a forward pass, and computes the rest again in backward")
+          ->group("Training");
   add("Training", "--accumulation", given.accumulation, "ranks-first or local-first (default ranks-first)", "ORDER");
   add("Training", "--products", given.products, "canonical or library (default canonical)", "KIND");
   add("Training", "--threads", given.threads, "threads for products (default 1)", "N");
@@ -224,6 +263,8 @@ std::optional<PlanOptions> parse_plan_options(int argc, const char* const* argv,
   add("Sharding", "--collectives", given.collectives, "canonical, ring or native (default canonical)", "KIND");
   add("Sharding", "--prefetch", given.prefetch, "stage 3: units gathered ahead (default 1)", "N");
   add("Sharding", "--reshard-after-forward", given.reshard, "stage 3: on or off (default on)", "SWITCH");
+  add("Sharding", "--shard-group", given.shard_group,
+      "stage 3: ranks in a sharding group, a power of two that divides the ranks, or all (default all)", "S");
   app.add_flag("--json", options.json, "prints JSON, in bytes, with the names of summary.json")->group("Output");
   app.get_help_ptr()->group("Output");
   app.add_flag("--markdown", options.markdown, "prints the table as Markdown")->group("Output");
@@ -238,6 +279,11 @@ std::optional<PlanOptions> parse_plan_options(int argc, const char* const* argv,
     if (!given.parameters || shape->count() == 0) continue;
     throw UnusableInput(fmt::format(
         "--parameters plans without a model and {} is a part of one; one of the two would do", shape->get_name()));
+  }
+  for (const CLI::Option* option : {app.get_option("--dropout"), checkpoint}) {
+    if (!given.parameters || option->count() == 0) continue;
+    throw UnusableInput(fmt::format(
+        "--parameters plans model states and {} changes activations; one of the two would do", option->get_name()));
   }
   if (options.json && options.markdown)
     throw UnusableInput("--json and --markdown are two forms of one output; one would do");

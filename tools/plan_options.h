@@ -15,6 +15,7 @@ struct PlanOptions {
   std::string model;  ///< the preset; empty with --parameters
   formula::Setting setting;
   Index global_batch = 1;
+  double dropout = 0;
   std::vector<const Stage*> stages;
   std::optional<Index> device_memory;
   bool json = false;

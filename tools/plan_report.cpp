@@ -33,8 +33,12 @@ std::string heading(const PlanOptions& options) {
   std::string batch;
   if (s.bare_parameters == 0)
     batch = fmt::format(", micro-batch {}, global batch {}", s.micro_batch, options.global_batch);
-  return wrapped(fmt::format("{}; {}, {}{}, {}", model, counted(s.world, "rank"), s.bf16 ? "bf16" : "fp32", batch,
-                             counted(s.micro_steps, "micro-step")));
+  if (s.checkpoint_activations) batch += ", activations checkpointed";
+  if (s.dropout) batch += fmt::format(", dropout {:g}", options.dropout);
+  const std::string groups =
+      s.shard_group > 0 ? fmt::format(" in groups of {} for stage 3", s.shard_group) : std::string();
+  return wrapped(fmt::format("{}; {}{}, {}{}, {}", model, counted(s.world, "rank"), groups, s.bf16 ? "bf16" : "fp32",
+                             batch, counted(s.micro_steps, "micro-step")));
 }
 
 std::vector<Row> rows_of(const PlanOptions& options) {
@@ -75,6 +79,37 @@ Table rest_table(const std::vector<Row>& rows, ByteUnit unit) {
     table.add_row(std::move(cells));
   }
   return table;
+}
+
+/// What a forward pass keeps, layer by layer.
+Table activations_table(const formula::Activations& a) {
+  Table table({"", "each", "kept", "all"});
+  const auto add = [&](const char* name, Index each, Index kept) {
+    table.add_row({name, separated(each), separated(kept), separated(kept * each)});
+  };
+  add("a layer's input", a.layer_input, a.layers);
+  add("the rest of a layer", a.layer_rest, a.rests);
+  add("outside the layers", a.outside, 1);
+  table.add_row({"total", "", "", separated(a.total())});
+  return table;
+}
+
+/// The paper's formulas of the stages that are shown (ZeRO, figure 1).
+std::string states_sentence(const std::vector<Row>& rows, const formula::Setting& s) {
+  const Index p = formula::parameter_bytes(s), g = formula::gradient_bytes(s), o = formula::optimizer_bytes(s);
+  const auto states_of = [&](std::string_view label) {
+    const std::string all = fmt::format("{}P", p + g + o), slices = s.shard_group > 0 ? "S" : "N";
+    return label == "1"   ? fmt::format("{}P + {}P/N", p + g, o)
+           : label == "2" ? fmt::format("{}P + {}P/N", p, g + o)
+           : label == "3" ? all + "/" + slices
+                          : all;
+  };
+  std::string stages;
+  for (const Row& row : rows) {
+    stages += fmt::format("{}{} in {}", stages.empty() ? "" : ", ", states_of(row.stage->label), row.program);
+  }
+  return fmt::format("states without padding, in bytes, for P = {} and N = {}{}: {}", separated(formula::parameters(s)),
+                     s.world, s.shard_group > 0 ? fmt::format(", S = {}", s.shard_group) : "", stages);
 }
 
 Table fit_table(const PlanOptions& options, const std::vector<Row>& rows, ByteUnit unit) {
@@ -145,11 +180,15 @@ std::string plan_text(const PlanOptions& options) {
   const auto printed = [&](const Table& table) { return options.markdown ? table.markdown() : table.text(); };
   text += printed(table_of(rows, s, unit)) + "\n";
   if (s.bare_parameters == 0) text += "The rest by category:\n\n" + printed(rest_table(rows, unit)) + "\n";
+  if (s.bare_parameters == 0) {
+    text += "Activations by layer, in bytes:\n\n" + printed(activations_table(formula::activations(s))) + "\n";
+  }
   if (options.device_memory) {
     text += fmt::format("Into {} of device memory, if all categories reach their peaks together:\n\n",
                         in_words(*options.device_memory));
     text += printed(fit_table(options, rows, unit)) + "\n";
   }
+  text += wrapped("- " + states_sentence(rows, s));
   if (s.bare_parameters > 0) {
     text += wrapped("- model states only, without padding: --model and its parts plan the rest");
   } else if (s.bf16) {
@@ -176,14 +215,24 @@ std::string plan_json(const PlanOptions& options) {
              {"micro-batch", s.micro_batch}};
     given["global-batch"] = options.global_batch;
   }
+  if (s.bare_parameters == 0) {
+    given["checkpoint-activations"] = s.checkpoint_activations;
+    given["dropout"] = options.dropout;
+  }
   given["precision"] = s.bf16 ? "bf16" : "fp32";
   given["accumulation"] = s.local_first ? "local-first" : "ranks-first";
   given["micro-steps"] = s.micro_steps;
+  given["shard-group"] = s.shard_group > 0 ? s.shard_group : s.world;
   json["parameters"] = formula::parameters(s);
+  if (s.bare_parameters == 0) {
+    const formula::Activations a = formula::activations(s);
+    json["activations"] = {{"layers", a.layers}, {"layer_input", a.layer_input}, {"layer_rest", a.layer_rest},
+                           {"rests", a.rests},   {"outside", a.outside},         {"total", a.total()}};
+  }
   json["stages"] = nlohmann::ordered_json::array();
   for (const Row& row : rows_of(options)) {
-    const formula::Formula f = row.stage->formula(s);
-    formula::Setting padded_for = s;
+    formula::Setting padded_for = setting_for(*row.stage, s);
+    const formula::Formula f = row.stage->formula(padded_for);
     if (row.stage->single_process) padded_for.world = 1;
     nlohmann::ordered_json stage = {{"stage", row.stage->label}, {"program", row.program}};
     stage["padded_parameters"] = formula::padded_parameters(padded_for);

@@ -37,4 +37,9 @@ const Stage* stage_named(std::string_view name) {
   return stage != nullptr ? stage : stage_of_program(name);
 }
 
+formula::Setting setting_for(const Stage& stage, formula::Setting setting) {
+  if (!stage.gathers_parameters) setting.shard_group = 0;
+  return setting;
+}
+
 }  // namespace zero::tools

@@ -16,7 +16,7 @@ struct Stage {
   formula::Formula (*formula)(const formula::Setting&);
   bool single_process;      ///< the baseline
   bool local_first;         ///< `--accumulation local-first` exists
-  bool gathers_parameters;  ///< `--prefetch` and `--reshard-after-forward` exist
+  bool gathers_parameters;  ///< `--prefetch`, `--reshard-after-forward` and `--shard-group` exist
 };
 
 /// In the order of tables: the unsharded baseline, then stages 0 to 3.
@@ -26,6 +26,9 @@ const Stage* stage_of_program(std::string_view program);
 const Stage* stage_of_label(std::string_view label);
 /// By label or program, as command lines take it.
 const Stage* stage_named(std::string_view name);
+
+/// `setting` without what the stage does not have: sharding groups.
+formula::Setting setting_for(const Stage& stage, formula::Setting setting);
 
 /// Why stages without local-first accumulation refuse it.
 inline constexpr std::string_view kWhyNoLocalFirst =

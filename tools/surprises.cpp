@@ -15,6 +15,9 @@ const Row* find(const std::vector<Row>& rows, std::string_view label) {
   return found == rows.end() ? nullptr : &*found;
 }
 
+/// Whether stage 3 has more than one sharding group.
+bool grouped(const formula::Setting& s) { return s.shard_group > 0 && s.shard_group < s.world; }
+
 double ratio(Index a, Index b) { return static_cast<double>(a) / static_cast<double>(b); }
 
 void add_memory(std::vector<std::string>& all, const std::vector<Row>& rows, const formula::Setting& s) {
@@ -22,7 +25,7 @@ void add_memory(std::vector<std::string>& all, const std::vector<Row>& rows, con
   if (rows.size() > 1 && rows[0].activations() > 0 && std::all_of(rows.begin(), rows.end(), same)) {
     all.push_back(
         fmt::format("activations stay {} in every stage: ZeRO shards the model states, and every rank still "
-                    "runs a micro-batch of its own; --micro-batch and --context change them",
+                    "runs a micro-batch of its own; --micro-batch, --context and --checkpoint-activations change them",
                     in_words(rows[0].activations())));
   }
   const Row* one = find(rows, "1");
@@ -55,8 +58,16 @@ void add_memory(std::vector<std::string>& all, const std::vector<Row>& rows, con
                     "in which those ranks add them",
                     in_words(baseline->held("partial_sums")), counted(s.world, "rank")));
   }
+  if (const Row* three = find(rows, "3"); three != nullptr && grouped(s)) {
+    all.push_back(
+        fmt::format("stage 3 shards its states over the {} of a group and not over all {}, as --shard-group says: they "
+                    "take {} times what they would take in one group",
+                    counted(s.shard_group, "rank"), counted(s.world, "rank"), s.world / s.shard_group));
+  }
   if (s.bare_parameters == 0) {
-    const Index psi = formula::parameters(s), padded = formula::padded_parameters(s);
+    formula::Setting one_group = s;
+    one_group.shard_group = 0;
+    const Index psi = formula::parameters(s), padded = formula::padded_parameters(one_group);
     if (padded - psi > psi / 100) {
       all.push_back(
           fmt::format("padding adds {:.1f} %: {} parameters are laid out as {} elements, so that every tensor and "
@@ -84,7 +95,13 @@ void add_traffic(std::vector<std::string>& all, const std::vector<Row>& rows, co
     const double times = ratio(main_part(*three), main_part(*before));
     const Index parameters = three->sent.count("parameters") ? three->sent.at("parameters") : 0;
     const Index whole = before->sent.count("parameters") ? before->sent.at("parameters") : 0;
-    if (times > 1.005 && whole > 0) {
+    if (grouped(s)) {
+      const Index across = three->sent.count("gradients_across") ? three->sent.at("gradients_across") : 0;
+      all.push_back(
+          fmt::format("of what stage 3 sends, {} stay inside its groups of {}, and {} go across groups: fp32 sums of "
+                      "a rank's slices, to the rank with the same slices in every other group, every micro-step",
+                      in_words(main_part(*three) - across), counted(s.shard_group, "rank"), in_words(across)));
+    } else if (times > 1.005 && whole > 0) {
       all.push_back(
           fmt::format("stage 3 sends {:.2f} times what stage {} sends: every micro-step gathers parameters for "
                       "the forward and again for the backward pass, {:.2f} times all of them in a step, where "
@@ -118,7 +135,7 @@ Index Row::sent_per_step() const {
 }
 
 Row formula_row(const Stage& stage, const formula::Setting& setting) {
-  const formula::Formula f = stage.formula(setting);
+  const formula::Formula f = stage.formula(setting_for(stage, setting));
   Row row{std::string(stage.program), &stage, f.memory, {}};
   for (const auto& [purpose, sent] : f.communication) row.sent[purpose] = sent.bytes;
   return row;

@@ -26,7 +26,7 @@ struct Row {
   [[nodiscard]] Index sent_per_step() const;
 };
 
-/// The row that the formula of `stage` makes.
+/// The row that the formula of `stage` makes; sharding groups count where the stage has them.
 Row formula_row(const Stage& stage, const formula::Setting& setting);
 
 /// How many times smaller `bytes` is than `reference`: "1.60x", "-" for nothing.

@@ -79,6 +79,17 @@ Index floor_log2(Index value);                    ///< value >= 1
 /// a bare Ψ is not, and is rounded up.
 Index slice_of(Index bytes, const Setting& setting);
 
+/// What a rank keeps of a forward pass for the backward pass, in bytes: the same in every stage.
+struct Activations {
+  Index layers = 0;
+  Index layer_input = 0;  ///< of each layer: the residual stream that enters it
+  Index layer_rest = 0;   ///< of a layer: everything else that its backward pass needs
+  Index rests = 0;        ///< how many of those are kept: all, with checkpointing one
+  Index outside = 0;      ///< the last layer's output, final norm, logits, losses, tokens
+  [[nodiscard]] Index total() const { return layers * layer_input + rests * layer_rest + outside; }
+};
+Activations activations(const Setting& setting);
+
 /// Activations, workspace and buckets: the same in every stage.
 std::map<std::string, Index> common_memory(const Setting& setting);
 /// Partial sums over k micro-steps: floor(log2 k) fp32 sums of a rank's slices; local-first one fp32 sum of everything.

@@ -21,22 +21,6 @@ Index at(const Formula& formula, const char* category) {
   return found == formula.memory.end() ? 0 : found->second;
 }
 
-Index activations(const Setting& s) {
-  const Index C = s.width, R = s.micro_batch * s.context;
-  const Index stored = parameter_bytes(s);             // activations are of the type of the parameters
-  const Index norm = stored * R * C + kFloat * 2 * R;  // its output, and means and inverse deviations
-  const Index attention =
-      stored * (3 * R * C + s.micro_batch * s.heads * s.context * s.context + R * C);  // qkv, probabilities, output
-  const Index middle = stored * R * C;                 // the residual stream between the two halves
-  const Index mlp = stored * (4 * R * C + 4 * R * C);  // before and after GELU
-  const Index block = norm + attention + middle + norm + mlp;
-  const Index kept = s.checkpoint_activations ? std::min<Index>(1, s.layers) : s.layers;  // blocks
-  const Index residual = stored * (s.layers + 1) * R * C;
-  const Index head = norm + stored * R * s.vocab + kFloat * R;  // final norm, logits, losses
-  const Index tokens = kFloat * 2 * R;                          // int32: inputs and targets
-  return kept * block + residual + head + tokens;
-}
-
 Index workspace(const Setting& s) {
   const Index C = s.width, R = s.micro_batch * s.context, scores = s.context * s.context;
   Index gradients = R * C + R * C + 4 * R * C + scores;  // of the residual stream, narrow, wide, of a head's scores
@@ -72,9 +56,28 @@ Index total_sent(const Formula& formula) {
   return sum;
 }
 
+Activations activations(const Setting& s) {
+  const Index C = s.width, R = s.micro_batch * s.context;
+  const Index stored = parameter_bytes(s);             // activations are of the type of the parameters
+  const Index norm = stored * R * C + kFloat * 2 * R;  // its output, and means and inverse deviations
+  const Index attention =
+      stored * (3 * R * C + s.micro_batch * s.heads * s.context * s.context + R * C);  // qkv, probabilities, output
+  const Index middle = stored * R * C;                          // the residual stream between the two halves
+  const Index mlp = stored * (4 * R * C + 4 * R * C);           // before and after GELU
+  const Index head = norm + stored * R * s.vocab + kFloat * R;  // final norm, logits, losses
+  const Index tokens = kFloat * 2 * R;                          // int32: inputs and targets
+  Activations a;
+  a.layers = s.layers;
+  a.layer_input = stored * R * C;
+  a.layer_rest = norm + attention + middle + norm + mlp;
+  a.rests = s.checkpoint_activations ? std::min<Index>(1, s.layers) : s.layers;
+  a.outside = stored * R * C + head + tokens;  // the last layer's output first
+  return a;
+}
+
 std::map<std::string, Index> common_memory(const Setting& s) {
   if (s.bare_parameters > 0) return {};
-  std::map<std::string, Index> memory = {{"activations", activations(s)}, {"workspace", workspace(s)}};
+  std::map<std::string, Index> memory = {{"activations", activations(s).total()}, {"workspace", workspace(s)}};
   if (const Index buckets = bucket_memory(s); buckets > 0) memory["buckets"] = buckets;
   return memory;
 }

@@ -1,14 +1,25 @@
 #!/usr/bin/env python3
-"""The formulas against the ZeRO paper's printed tables and cases worked by hand; exits with 1 and says which fail."""
+"""The formulas against printed tables, cases worked by hand and the programs; exits with 1 and says which fail.
 
+check_formulas.py                 the ZeRO paper's tables, and the cases
+check_formulas.py RUN BIN TEXT    what the programs in BIN, started with RUN on the data TEXT, hold and send
+"""
+
+import itertools
+import json
 import math
+import os
+import random
+import signal
+import subprocess
 import sys
+import tempfile
 from dataclasses import replace
 from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from fractions import Fraction
 
 import gpt2
-from formulas import Run, gathers, model_states, padded_size, plan, unit_tensors
+from formulas import Run, activations, gathers, model_states, padded_size, plan, unit_tensors
 
 # Rajbhandari et al. 2020, table 1, as printed: GB of model states per device for stages 1, 2, 3 at each degree N.
 TABLE_1 = {
@@ -139,7 +150,7 @@ def check_small_runs():
         what = f"stage {stage} {options}"
         names = ("parameters", "gradients", "optimizer", "partial_sums", "gathered")
         equal(tuple(result["memory"][name] for name in names), expected_memory, what)
-        equal(tuple(result["communication"][name] for name in names[1::-1]), expected_sent, what)
+        equal(tuple(result["communication"].get(name, 0) for name in names[1::-1]), expected_sent, what)
 
     # A third leaves out one slice of three: 4800 elements send 3200, 12800 bytes in fp32.
     check((19200, 19200, 38400, 0, 0), (25600, 0), "0")
@@ -171,14 +182,82 @@ def check_small_runs():
         result = plan(Run("baseline", SMALL, world=world, micro_steps=micro_steps, accumulation=accumulation))
         states = {"parameters": 18688, "gradients": 18688, "optimizer": 37376}
         expected = {**states, "partial_sums": sums * 18688, "gathered": 0}
-        equal(result["memory"], expected, f"baseline as world {world}, {micro_steps} micro-steps, {accumulation}")
-        equal(result["communication"], {"gradients": 0, "parameters": 0}, "the baseline sends nothing")
+        got = {name: result["memory"][name] for name in expected}
+        equal(got, expected, f"baseline as world {world}, {micro_steps} micro-steps, {accumulation}")
+        equal(result["communication"], {}, "the baseline sends nothing")
     for stage in ("2", "3"):
         try:
             plan(Run(stage, SMALL, world=3, accumulation="local-first"))
             failures.append(f"stage {stage} accepts local-first accumulation")
         except ValueError:
             pass
+
+
+def check_activations():
+    """The small model: sbh = 220, as^2b = 400, sb = 20, so 16 sbh + as^2b = 3920 elements of a block."""
+    for precision, expected in (
+        # Outside: 2 sbh + 20 x 61 logits, and 20 x (2 statistics, loss, token, target) of 4 bytes.
+        ("fp32", {"layer_input": 880, "layer_rest": 4 * 3700 + 320, "outside": 4 * (440 + 1220) + 400}),
+        ("bf16", {"layer_input": 440, "layer_rest": 2 * 3700 + 320, "outside": 2 * (440 + 1220) + 400}),
+    ):
+        for checkpoint, blocks in ((False, 2), (True, 1)):
+            total = 2 * expected["layer_input"] + blocks * expected["layer_rest"] + expected["outside"]
+            got = activations(Run("3", SMALL, world=4, precision=precision, checkpoint=checkpoint, dropout=True))
+            equal(got, {**expected, "total": total}, f"activations in {precision}, checkpointing {checkpoint}")
+    for name, layers, heads, width, context, micro_batch in (
+        ("GPT-3", 96, 96, 12288, 2048, 1),  # the paper's 5as/h is 80 there
+        ("MT-NLG", 105, 128, 20480, 2048, 1),  # and 64
+    ):
+        model = gpt2.Config(layers, heads, width, context, 51200)
+        got = activations(Run("0", model, precision="bf16", micro_batch=micro_batch))
+        sbh, per_token = context * micro_batch * width, context * micro_batch
+        paper = sbh * 34 + 5 * heads * context**2 * micro_batch  # Korthikanti et al. 2022, equation 1
+        masks = 2 * sbh + heads * context**2 * micro_batch  # a byte each
+        dropped = 2 * heads * context**2 * micro_batch  # the probabilities after dropout
+        equal(got["layer_input"] + got["layer_rest"], paper - masks - dropped + 16 * per_token, f"a block of {name}")
+        equal(5 * heads * context // width, {"GPT-3": 80, "MT-NLG": 64}[name], f"5as/h of {name}")
+    empty = gpt2.Config(layers=0, heads=1, width=11, context=20, vocab=61)
+    equal(activations(Run("0", empty, checkpoint=True))["total"], 7040, "activations of a model without blocks")
+
+
+def check_groups():
+    """The small model on 4 ranks in 2 groups: units of 960, 1856, 1856 cut in 2, so 2336 elements of each slice."""
+
+    def check(expected_memory, expected_sent, **options):
+        result = plan(Run("3", SMALL, world=4, shard_group=2, **options))
+        names = ("parameters", "gradients", "optimizer", "partial_sums", "gathered", "gradient_in_flight")
+        purposes = ("gradients", "gradients_across", "parameters", "scalars")
+        equal(tuple(result["memory"][name] for name in names), expected_memory, f"groups of 2, {options}")
+        equal(tuple(result["communication"][name] for name in purposes), expected_sent, f"groups of 2, {options}")
+
+    check((9344, 9344, 18688, 0, 14848, 7424), (9344, 9344, 18688, 208))
+    check((4672, 4672, 28032, 0, 7424, 3712), (4672, 9344, 9344, 208), precision="bf16")  # sums across are fp32
+    check((9344, 9344, 18688, 9344, 14848, 7424), (28032, 28032, 56064, 256), micro_steps=3)
+    for stage, group in (("3", 4), ("3", 0), ("1", 2)):  # one group; stages that have none
+        equal(
+            {**plan(Run(stage, SMALL, world=4, shard_group=group)), "units": []},
+            {**plan(Run(stage, SMALL, world=4)), "units": []},
+            f"stage {stage} in groups of {group}",
+        )
+    alone = plan(Run("3", SMALL, world=4, shard_group=1))  # replicas: every rank holds what one rank would
+    equal(alone["memory"]["parameters"], 18688, "parameters in groups of one rank")
+    equal(alone["communication"]["gradients_across"], 3 * 18688, "sent across groups of one rank")
+    equal(alone["communication"]["parameters"], 0, "parameters sent in groups of one rank")
+
+
+def check_ring():
+    """Slices of 1600 elements on 3 ranks: the first hop carries what is stored, the second a sum in fp32."""
+    for precision, expected in (("fp32", 8 * 1600), ("bf16", 6 * 1600)):
+        got = plan(Run("1", SMALL, world=3, precision=precision, collectives="ring"))["communication"]
+        equal(got["gradients"], expected, f"gradients of a ring in {precision}")
+
+
+def check_bf16_states():
+    """bf16 with 4 ranks: the paper's 16P, 4P + 12P/N, 2P + 14P/N and 16P/N, to the byte."""
+    for stage, per_parameter in (("baseline", 16), ("0", 16), ("1", 7), ("2", 5.5), ("3", 4)):
+        result = plan(Run(stage, SMALL, world=4, precision="bf16"))
+        held = sum(result["memory"][name] for name in ("parameters", "gradients", "optimizer"))
+        equal(held, per_parameter * result["padded_parameters"], f"model states of stage {stage} in bf16")
 
 
 def check_gathers():
@@ -214,7 +293,10 @@ def check_traffic_ratios():
     """Section 7: stages 1 and 2 send what plain data parallelism sends, stage 3 half as much again."""
     model = gpt2.Config(layers=12, heads=12, width=768, context=1024, vocab=50257)
     for world in (1, 2, 3, 8, 64):
-        sent = {s: sum(plan(Run(s, model, world=world))["communication"].values()) for s in "0123"}
+        sent = {}
+        for stage in "0123":
+            purposes = plan(Run(stage, model, world=world))["communication"]
+            sent[stage] = purposes["gradients"] + purposes.get("parameters", 0)
         padded = plan(Run("0", model, world=world))["padded_parameters"]
         equal(sent["0"], 2 * 4 * padded * (world - 1) // world, f"stage 0 sends 2 parameters' worth at N = {world}")
         equal((sent["1"], sent["2"], 2 * sent["3"]), (sent["0"], sent["0"], 3 * sent["0"]), f"traffic at N = {world}")
@@ -222,12 +304,146 @@ def check_traffic_ratios():
     equal(math.prod(gpt2.shapes(model)["block 11 mlp.project.weight"]), 4 * 768 * 768, "size of the last projection")
 
 
+PROGRAMS = {"baseline": "baseline", "0": "stage0_ddp", "1": "stage1_optimizer", "2": "stage2_gradients", "3": "stage3_params"}
+
+
+def settings_of_runs():
+    """Some of all settings, the same each time, every value in several of them: (run, what to add to its command)."""
+    choose = random.Random(2)
+    stages = ["3", "3", "3", "2", "2", "1", "0", "baseline"]  # stage 3 has the most options
+    for i in range(20):
+        stage = stages[i % len(stages)]
+        world = choose.choice((4, 4, 2) if stage == "3" else (2, 3, 4, 5))
+        local_first = stage in ("baseline", "0", "1") and choose.random() < 0.3
+        groups = [size for size in (1, 2) if world % size == 0] if stage == "3" else []
+        run = Run(
+            stage,
+            gpt2.Config(choose.choice((2, 3, 5)), *choose.choice(((1, 11), (2, 10), (4, 32))), choose.choice((20, 33)), 256),
+            world=world,
+            micro_steps=choose.choice((1, 2, 3)),
+            precision=choose.choice(("bf16", "fp32")),
+            wrap=choose.choice((1, 2)),
+            accumulation="local-first" if local_first else "ranks-first",
+            prefetch=choose.choice((0, 1, 2)) if stage == "3" else 1,
+            reshard=choose.random() < 0.7 or stage != "3",
+            micro_batch=choose.choice((1, 3)),
+            checkpoint=choose.random() < 0.5,
+            dropout=choose.random() < 0.5,
+            shard_group=choose.choice([0, *groups, *groups]),
+            bucket=choose.choice((0, 700, 4096)),
+            collectives=choose.choice((*["canonical"] * 4, "ring", "native")),
+            threads=choose.choice((1, 2)),
+        )
+        yield run, choose.choice(([], ["--eval-every", 1], ["--transport", "messages"], ["--clip", 0]))
+
+
+def command_of(run, programs, starter):
+    """The command line of a run, and its options but for `--out`."""
+    options = ["--layers", run.model.layers, "--heads", run.model.heads, "--width", run.model.width]
+    options += ["--context", run.model.context, "--vocab", run.model.vocab, "--micro-batch", run.micro_batch]
+    options += ["--global-batch", run.micro_batch * run.world * run.micro_steps, "--precision", run.precision]
+    options += ["--wrap", run.wrap, "--accumulation", run.accumulation, "--threads", run.threads]
+    options += ["--collectives", run.collectives, "--steps", 2]
+    options += ["--bucket", run.bucket] if run.bucket else []
+    options += ["--checkpoint-activations"] if run.checkpoint else []
+    options += ["--dropout", 0.25] if run.dropout else []
+    program = os.path.join(programs, PROGRAMS[run.stage])
+    if run.stage == "baseline":
+        return [program, *options, "--as-world", run.world]
+    if run.stage == "3":
+        options += ["--prefetch", run.prefetch, "--reshard-after-forward", "on" if run.reshard else "off"]
+        options += ["--shard-group", run.shard_group] if run.shard_group else []
+    return [starter, "-n", run.world, program, *options]
+
+
+def check_summary(run, summary, what):
+    """Every rank holds and sends what the formulas say, and the program's own formulas agree."""
+    expected = plan(run)
+    equal(summary["parameters"], expected["parameters"], f"{what}: parameters")
+    equal(summary["padded_parameters"], expected["padded_parameters"], f"{what}: padded parameters")
+    for rank in summary["memory"]["ranks"]:
+        held = rank["tiers"]["device"]["categories"]
+        for name in sorted({*held, *expected["memory"]}):
+            got, size = held.get(name, {"formula": 0, "peak": 0, "current": 0}), expected["memory"].get(name, 0)
+            equal((got["formula"], got["peak"]), (size, size), f"{what}: {name} (its formula, held)")
+            if name in ("parameters", "gradients", "optimizer"):
+                equal(got["current"], size, f"{what}: {name} at the end")
+    for rank in summary["communication"]["ranks"]:
+        for name in sorted({*rank, *expected["communication"]} - {"rank"}):
+            got, size = rank.get(name, {"formula": 0, "sent": 0, "calls": 0}), expected["communication"].get(name, 0)
+            equal(got["formula"], size, f"{what}: {name}, its formula")
+            if run.collectives != "native" or run.slices == 1:  # the library's own are not counted
+                equal(got["sent"], size, f"{what}: {name} sent")
+            equal(got["calls"], expected["calls"].get(name, 0), f"{what}: collectives for {name}")
+
+
+def check_layer_measured(runs, what):
+    """A further layer adds to what was held what the formula says of one layer."""
+    (fewer, less), (more, larger) = runs
+    expected = activations(more)
+    added = [s["memory"]["ranks"][0]["tiers"]["device"]["categories"]["activations"]["peak"] for s in (less, larger)]
+    of_layer = expected["layer_input"] + (0 if more.checkpoint else expected["layer_rest"])
+    equal(added[1] - added[0], of_layer * (more.model.layers - fewer.model.layers), what)
+
+
+def ended(command, limit=60):
+    """Runs it: its exit status, and what it wrote to standard error. Past the limit it and its ranks are ended."""
+    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, start_new_session=True, **quiet) as process:
+        try:
+            _, error = process.communicate(timeout=limit)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGTERM)  # mpirun passes it on to its ranks
+            return f"not done after {limit} s", ""
+    return process.returncode, error
+
+
+def check_programs(starter, programs, text):
+    """The number of runs, all compared with the formulas."""
+    count = 0
+    with tempfile.TemporaryDirectory() as folder:
+
+        def summary_of(run, *more):
+            nonlocal count
+            count += 1
+            out = os.path.join(folder, str(count))
+            command = [*command_of(run, programs, starter), "--data", text, *more, "--out", out]
+            status, error = ended(list(map(str, command)))
+            if status != 0:
+                failures.append(f"{' '.join(map(str, command))}: {status}: {error[-400:]}")
+                return None
+            with open(os.path.join(out, "summary.json"), encoding="utf-8") as file:
+                return json.load(file)
+
+        for run, more in settings_of_runs():
+            summary = summary_of(run, *more)
+            if summary is not None:
+                check_summary(run, summary, f"{run} {more}")
+        for precision, checkpoint in itertools.product(("fp32", "bf16"), (False, True)):
+            runs = [Run("baseline", replace(SMALL, layers=layers, vocab=256), precision=precision, checkpoint=checkpoint) for layers in (2, 5)]
+            summaries = [summary_of(run) for run in runs]
+            if None not in summaries:
+                check_layer_measured(list(zip(runs, summaries)), f"activations of three layers in {precision}, checkpointing {checkpoint}")
+    return count
+
+
 def main():
+    if len(sys.argv) > 1:
+        count = check_programs(*sys.argv[1:])
+        for failure in failures[:50]:
+            print(f"error: {failure}", file=sys.stderr)
+        if not failures:
+            print(f"formulas: {count} runs hold and send to the byte what they say")
+        return 1 if failures else 0
     check_table_1()
     check_table_2()
     check_paper_text()
     check_units()
     check_small_runs()
+    check_bf16_states()
+    check_activations()
+    check_groups()
+    check_ring()
     check_gathers()
     check_traffic_ratios()
     for failure in failures:

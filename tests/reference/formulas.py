@@ -2,8 +2,8 @@
 """Memory and traffic of every stage on paper: a second copy of the programs' formulas, from the model's shapes alone.
 
 Rajbhandari et al. 2020 (ZeRO), sections 5 and 7, with what they leave out: the padding of flat units, the partial sums
-of the tree of additions, and the units that stage 3 gathers. Bytes are exact integers; results are per rank. Scalars
-(loss, norm) are not counted.
+of the tree of additions, the units that stage 3 gathers, activations, scratch memory, and what the collectives need.
+Bytes are exact integers; results are per rank.
 
 As a program it prints them as JSON, in the words of summary.json.
 """
@@ -13,7 +13,7 @@ import json
 import math
 import sys
 from collections import Counter
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from fractions import Fraction
 
 import gpt2
@@ -32,7 +32,20 @@ class Precision:
 
 
 PRECISIONS = {"fp32": Precision(4, 4, 4 + 4), "bf16": Precision(2, 2, 4 + 4 + 4)}
-PARTIAL_SUM = 4  # partial sums are fp32 in every precision
+FP32 = 4  # partial sums, sums between sharding groups and statistics are fp32 in every precision
+INT32 = 4
+
+# What is not in the paper: sizes that the programs chose.
+STAGING = 4 * 2**20  # bytes through which a communicator's ranks exchange
+PART = 256 * 2**10  # bytes of fp32 sums that a reduce-scatter makes at a time
+LARGEST_COUNT = 2**31 - 1  # elements over all ranks that a collective of MPI counts
+LINE = 128  # bytes to which the parts of the staging memory are aligned
+NORM_ACCUMULATOR = 184  # bytes: 672 bits in words of 32, each in 8 bytes, and 16 bytes of counters
+LOSS = 8  # a double
+CANONICAL_SCRATCH = (384 + 32) * 384 + 512 * 384  # fp32 elements of a thread: packed panels, and outputs to be rounded
+LIBRARY_SCRATCH = 3 * 512 * 512  # fp32 elements: bf16 operands widened, and their product
+FOLLOWED_SUMS = 16384  # fp32 elements that the baseline takes at a time from the sum over ranks to that over micro-steps
+TOKEN_ROWS = 1024  # of the tied table, whose gradient is added in fp32 before it is rounded
 
 
 @dataclass(frozen=True)
@@ -46,10 +59,33 @@ class Run:
     accumulation: str = "ranks-first"
     prefetch: int = 1
     reshard: bool = True  # stage 3: free a block's unit after its forward
+    micro_batch: int = 1  # sequences
+    checkpoint: bool = False  # keep each block's input, compute the rest again
+    dropout: bool = False
+    shard_group: int = 0  # stage 3: ranks that share one copy of the model states; 0: all
+    bucket: int = 0  # bytes, over all slices, that one collective moves at most; 0: a unit
+    collectives: str = "canonical"
+    products: str = "canonical"
+    threads: int = 1  # of products
+
+    @property
+    def slices(self):
+        """Into how many parts a unit is cut."""
+        if self.stage == "baseline":
+            return 1
+        return self.shard_group if self.stage == "3" and self.shard_group else self.world
+
+    @property
+    def groups(self):
+        return 1 if self.stage == "baseline" else self.world // self.slices
+
+
+def divide_up(value, step):
+    return -(-value // step)
 
 
 def round_up(value, step):
-    return -(-value // step) * step
+    return divide_up(value, step) * step
 
 
 def log2_floor(value):
@@ -98,10 +134,88 @@ def partial_sums(run, padded):
     ranks, micro_steps = log2_floor(run.world), log2_floor(run.micro_steps)
     if run.accumulation == "local-first":  # one running sum, then (in the baseline only) the tree over the ranks
         full = int(run.micro_steps > 1) + (ranks if run.stage == "baseline" else 0)
-        return full * PARTIAL_SUM * padded
+        return full * FP32 * padded
     if run.stage == "baseline":
-        return (ranks + micro_steps) * PARTIAL_SUM * padded
-    return micro_steps * PARTIAL_SUM * padded // run.world
+        return (ranks + micro_steps) * FP32 * padded
+    return micro_steps * FP32 * padded // run.slices
+
+
+def activations(run):
+    """Bytes that a forward pass keeps: of a block's input, of the rest of a block, outside the blocks, and in all.
+
+    Letters as in Korthikanti et al. 2022: s tokens, b sequences, h width, a heads. A block keeps 16 sbh + a s^2 b elements:
+    its input; the outputs of both norms; queries, keys and values; the probabilities; their product with the values; the
+    stream after the attention; and 4h before and after GELU. Masks of dropout are made again. Each norm also keeps a
+    mean and a deviation for each token.
+    """
+    element = PRECISIONS[run.precision].parameter
+    s, b, h, a, v = run.model.context, run.micro_batch, run.model.width, run.model.heads, run.model.vocab
+    block_input = element * s * b * h
+    block_rest = element * ((2 + 3 + 1 + 1 + 8) * s * b * h + a * s * s * b) + 2 * 2 * FP32 * s * b
+    last_output, final_norm = element * s * b * h, element * s * b * h + 2 * FP32 * s * b
+    outside = last_output + final_norm + element * s * b * v + FP32 * s * b + 2 * INT32 * s * b  # logits, losses, tokens
+    kept = min(run.model.layers, 1) if run.checkpoint else run.model.layers
+    total = run.model.layers * block_input + kept * block_rest + outside
+    return {"layer_input": block_input, "layer_rest": block_rest, "outside": outside, "total": total}
+
+
+def workspace(run):
+    """Scratch: gradients of activations in backward, what is rounded only in the end, and packed operands of products."""
+    element = PRECISIONS[run.precision].gradient
+    s, b, h, v = run.model.context, run.micro_batch, run.model.width, run.model.vocab
+    elements = (1 + 1 + 4) * s * b * h  # of the residual stream, and of a narrow and a wide activation
+    elements += s * s * (2 if run.dropout else 1)  # a head's scores, and its probabilities after dropout
+    elements += 2 * h  # of the final norm's weight and bias, until the embedding's backward
+    rounded_late = min(v, TOKEN_ROWS) * h if run.precision == "bf16" else 0
+    products = LIBRARY_SCRATCH if run.products == "library" else run.threads * CANONICAL_SCRATCH
+    followed = FOLLOWED_SUMS if run.stage == "baseline" else 0
+    return element * elements + FP32 * (rounded_late + products + followed)
+
+
+def columns_of(run, slice_size):
+    """Elements of each slice that one collective moves."""
+    if run.bucket == 0:
+        return slice_size
+    return min(slice_size, max(1, run.bucket // (run.slices * PRECISIONS[run.precision].gradient)))
+
+
+def staged_block(ranks):
+    """The most bytes that a rank offers one other at a time: half of the staging memory less a counter and the tables."""
+    tables = round_up(2 * 16 * ranks, LINE)
+    return (STAGING - 2 * LINE - tables) // 2 // (ranks - 1) // LINE * LINE
+
+
+def buckets(run, sizes):
+    """Bytes of staging and of sums of all communicators of a rank."""
+    bf16 = run.precision == "bf16"
+    slice_size = max(sizes) // run.slices
+    columns = columns_of(run, slice_size)
+
+    def plain(ranks):  # one that moves fp32 and scalars only
+        return 0 if ranks == 1 else STAGING + PART
+
+    if run.slices == 1:
+        states = PART if bf16 else 0  # gradients become fp32 there
+    elif run.collectives == "native":
+        part = min(columns, LARGEST_COUNT // run.slices)
+        states = STAGING + FP32 * part + (run.slices * FP32 * part if bf16 or part < slice_size else 0)
+    else:
+        states = STAGING + PART
+    if run.groups == 1:
+        return states
+    return states + plain(run.world) + plain(run.groups)  # for losses, and between groups
+
+
+def parts_of(run, columns):
+    """In how many parts the sums of that many columns come out of a reduce-scatter."""
+    if run.slices == 1:
+        part = columns if run.precision == "fp32" else PART // FP32
+    elif run.collectives == "native":
+        part = min(columns, LARGEST_COUNT // run.slices)
+    else:
+        wire = FP32 if run.collectives == "ring" else PRECISIONS[run.precision].gradient
+        part = min(PART // FP32, staged_block(run.slices) // wire)
+    return divide_up(columns, part)
 
 
 def gathers(sizes, prefetch, reshard):
@@ -128,36 +242,63 @@ def gathers(sizes, prefetch, reshard):
     return [gathered[i] for i in range(count)], peak
 
 
+def communication(run, sizes, times):
+    """What a rank sends in a step: {purpose: (bytes, collectives)}. `times`: how often stage 3 gathers each unit."""
+    if run.stage == "baseline":
+        return {}
+    widths, slices, k = PRECISIONS[run.precision], run.slices, run.micro_steps
+    slice_sizes = [size // slices for size in sizes]
+    calls = [divide_up(size, columns_of(run, size)) for size in slice_sizes]
+
+    def gathered(element, repeats):  # all-gathers: the own slice to each of the others
+        sent = sum(n * element * (slices - 1) * size for n, size in zip(repeats, slice_sizes))
+        return sent, sum(n * count for n, count in zip(repeats, calls))
+
+    reductions = 1 if run.accumulation == "local-first" else k
+    sent = widths.gradient * (slices - 1) * sum(slice_sizes)  # one reduce-scatter: every other rank its part
+    if run.collectives == "ring" and slices > 1:  # N - 1 hops, and after the first what travels is an fp32 sum
+        sent = (widths.gradient + (slices - 2) * FP32) * sum(slice_sizes)
+    once = [1] * len(sizes)
+    result = {"gradients": (reductions * sent, reductions * sum(calls))}
+    if run.stage == "0":  # the all-gather that makes the reduce-scatter an all-reduce
+        more = gathered(widths.gradient, once)
+        result["gradients"] = tuple(map(sum, zip(result["gradients"], more)))
+    elif run.stage in ("1", "2"):  # the updated parameters
+        result["parameters"] = gathered(widths.parameter, once)
+    else:
+        result["parameters"] = gathered(widths.parameter, [k * n for n in times])
+    if run.groups > 1:  # each micro-step's sums, to the rank that has the same slice in every other group
+        count = 0
+        for size in slice_sizes:
+            columns = columns_of(run, size)
+            whole, rest = divmod(size, columns)
+            count += whole * parts_of(run, columns) + (parts_of(run, rest) if rest else 0)
+        result["gradients_across"] = (k * (run.groups - 1) * FP32 * sum(slice_sizes), k * count)
+    norm = 0 if run.stage == "0" else 1  # whoever has whole gradients needs no message for the norm
+    result["scalars"] = (LOSS * k * (run.world - 1) + norm * NORM_ACCUMULATOR * (slices - 1), 1 + norm)
+    return result
+
+
 def plan(run):
     """Everything about a run, as a dictionary that can be written as JSON."""
     if run.accumulation == "local-first" and run.stage in ("2", "3"):
         raise ValueError("local-first accumulation needs full gradients, which stages 2 and 3 do not hold")
-    slices = 1 if run.stage == "baseline" else run.world
     widths = PRECISIONS[run.precision]
     units = unit_tensors(run.model, run.wrap)
-    sizes = [padded_size(tensors, slices) for _, tensors in units]
+    sizes = [padded_size(tensors, run.slices) for _, tensors in units]
     padded = sum(sizes)
 
-    memory = {name: int(size) for name, size in model_states(run.stage, padded, slices, run.precision).items()}
+    memory = {name: int(size) for name, size in model_states(run.stage, padded, run.slices, run.precision).items()}
     memory["partial_sums"] = partial_sums(run, padded)
-    memory["gathered"] = 0
     times, peak = gathers(sizes, run.prefetch, run.reshard)
-    if run.stage == "3":
-        memory["gathered"] = widths.parameter * peak
+    memory["gathered"] = widths.parameter * peak if run.stage == "3" else 0
+    # One unit's whole gradient lives from its backward pass to its reduction.
+    memory["gradient_in_flight"] = widths.gradient * max(sizes) if run.stage in ("2", "3") else 0
+    memory["activations"] = activations(run)["total"]
+    memory["workspace"] = workspace(run)
+    memory["buckets"] = buckets(run, sizes)
 
-    def others(elements):  # of a collective over `elements`, the part that leaves the rank: (N-1)/N
-        return elements // slices * (slices - 1)
-
-    reductions = 1 if run.accumulation == "local-first" else run.micro_steps
-    sent = {"gradients": widths.gradient * reductions * others(padded), "parameters": 0}
-    if run.stage == "0":  # the all-gather that makes the reduce-scatter an all-reduce
-        sent["gradients"] += widths.gradient * others(padded)
-    elif run.stage in ("1", "2"):  # the updated parameters
-        sent["parameters"] = widths.parameter * others(padded)
-    elif run.stage == "3":
-        per_micro_step = sum(n * others(size) for n, size in zip(times, sizes))
-        sent["parameters"] = widths.parameter * run.micro_steps * per_micro_step
-
+    sent = communication(run, sizes, times)
     listing = []
     for (name, tensors), size, n in zip(units, sizes, times):
         listing.append({"name": name, "parameters": sum(tensors), "padded": size})
@@ -168,7 +309,9 @@ def plan(run):
         "padded_parameters": padded,
         "units": listing,
         "memory": memory,
-        "communication": sent,
+        "activations": activations(run),
+        "communication": {purpose: size for purpose, (size, _) in sent.items()},
+        "calls": {purpose: count for purpose, (_, count) in sent.items()},
     }
 
 
@@ -194,13 +337,23 @@ def parse(arguments):
     parser.add_argument("--accumulation", choices=("ranks-first", "local-first"), default="ranks-first")
     parser.add_argument("--prefetch", type=at_least(0), default=1)
     parser.add_argument("--reshard", choices=("on", "off"), default="on")
+    parser.add_argument("--micro-batch", type=at_least(1), default=1)
+    parser.add_argument("--checkpoint", action="store_true", help="keep each block's input, compute the rest again")
+    parser.add_argument("--dropout", action="store_true")
+    parser.add_argument("--shard-group", type=at_least(0), default=0, help="stage 3: ranks of a group; 0: all")
+    parser.add_argument("--bucket", type=at_least(0), default=0, help="bytes; 0: a unit")
+    parser.add_argument("--collectives", choices=("canonical", "ring", "native"), default="canonical")
+    parser.add_argument("--products", choices=("canonical", "library"), default="canonical")
+    parser.add_argument("--threads", type=at_least(1), default=1)
     o = parser.parse_args(arguments)
     if o.width % o.heads != 0:
         parser.error(f"--heads {o.heads} does not divide --width {o.width}")
     model = gpt2.Config(o.layers, o.heads, o.width, o.context, o.vocab)
-    sharding = {"wrap": o.wrap, "accumulation": o.accumulation, "prefetch": o.prefetch, "reshard": o.reshard == "on"}
+    if o.shard_group and o.world % o.shard_group != 0:
+        parser.error(f"--shard-group {o.shard_group} does not divide --world {o.world}")
+    same = {field.name: getattr(o, field.name) for field in fields(Run) if field.name not in ("model", "reshard")}
     try:
-        return plan(Run(o.stage, model, o.world, o.micro_steps, o.precision, **sharding))
+        return plan(Run(model=model, reshard=o.reshard == "on", **same))
     except ValueError as error:
         return parser.error(str(error))
 

@@ -188,7 +188,7 @@ class Compare(unittest.TestCase):
         self.assertFalse(os.path.exists(os.path.join(self.folder, "baseline.arguments")))
 
     def test_every_option_is_passed_on_to_the_programs_that_offer_it(self):
-        self.run_compare("--data", "a b;$(touch no)", "--prefetch=0", "--reshard-after-forward", "off", "--steps", "2")
+        self.run_compare("--data", "a b;$(touch no)", "--prefetch=0", "--reshard-after-forward", "off", "--shard-group", "1", "--steps", "2")
         seen = {}
         for program in PROGRAMS:
             with open(os.path.join(self.folder, program + ".arguments"), encoding="utf-8") as file:
@@ -196,7 +196,7 @@ class Compare(unittest.TestCase):
         shared = ["--data", "a b;$(touch no)", "--steps", "2"]
         self.assertEqual(seen["baseline"], ["--as-world", str(RANKS)] + shared)
         self.assertEqual(seen["stage0_ddp"], shared)
-        self.assertEqual(seen["stage3_params"], ["--data", "a b;$(touch no)", "--prefetch=0", "--reshard-after-forward", "off", "--steps", "2"])
+        self.assertEqual(seen["stage3_params"], ["--data", "a b;$(touch no)", "--prefetch=0", "--reshard-after-forward", "off", "--shard-group", "1", "--steps", "2"])
         self.assertFalse(os.path.exists(os.path.join(self.folder, "no")))
 
     def test_local_first_runs_the_programs_that_offer_it(self):
@@ -254,6 +254,15 @@ class Compare(unittest.TestCase):
             for category in lies:
                 right = self.formula[program]["memory"][category]
                 self.assertIn(f"{program}: {category}: formula {right / 1e3:.1f} kB, measured {right * RANKS / 1e3:.1f} kB", text)
+
+    def test_a_stage_without_sharding_groups_cannot_claim_them(self):
+        for program in ("stage1_optimizer", "stage2_gradients"):
+            summary = honest(program, self.formula[program])
+            summary["options"]["shard-group"] = 1
+            for rank in range(RANKS):
+                held = categories(summary, rank)["optimizer"]
+                held["formula"] = held["current"] = held["peak"] = held["peak"] * RANKS
+            self.assertIn(f"{program}: optimizer: formula", self.pair(program, summary))
 
     def test_one_rank_that_holds_more_is_named(self):
         summary = honest("stage2_gradients", self.formula["stage2_gradients"])

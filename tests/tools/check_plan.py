@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """check_plan.py PLAN: the program plan against the paper's Table 1 and against the second copy of the formulas in Python."""
 
-import itertools
 import json
 import os
+import random
 import subprocess
 import sys
 from decimal import Decimal
@@ -76,38 +76,103 @@ def check_table_1():
 
 
 def settings():
-    """A grid, thinned: every value of each option meets others."""
-    shapes = [(2, 1, 11, 20, 61), (5, 4, 32, 16, 256), (0, 1, 1, 1, 3), (1, 2, 4, 7, 5)]
-    grid = itertools.product(shapes, (1, 2, 3, 8), (1, 3, 4), ("fp32", "bf16"), (1, 2, 9), ("ranks-first", "local-first"), ((1, "on"), (0, "on"), (2, "off"), (5, "on")))
-    return [point for i, point in enumerate(grid) if i % 7 == 0]
+    """Some of all settings, the same each time: as the second copy takes them, without a stage and a model's sizes."""
+    choose = random.Random(5)
+    shapes = [(2, 1, 11, 20, 61), (5, 4, 32, 16, 256), (0, 1, 1, 1, 3), (1, 2, 4, 7, 5), (3, 2, 64, 8, 2000)]
+    for _ in range(400):
+        world = choose.choice((1, 2, 3, 4, 6, 8))
+        collectives = choose.choice(("canonical", "canonical", "ring", "native"))
+        yield choose.choice(shapes), {
+            "world": world,
+            "micro_steps": choose.choice((1, 1, 2, 3, 4, 9)),
+            "precision": choose.choice(("fp32", "bf16")),
+            "wrap": choose.choice((1, 2, 9)),
+            "accumulation": choose.choice(("ranks-first", "ranks-first", "local-first")),
+            "prefetch": choose.choice((0, 1, 2, 5)),
+            "reshard": choose.choice((True, True, False)),
+            "micro_batch": choose.choice((1, 2, 5)),
+            "checkpoint": choose.choice((False, True)),
+            "dropout": choose.choice((False, True)),
+            "shard_group": choose.choice([0, *(size for size in (1, 2, 4, 8) if world % size == 0)]),
+            "bucket": choose.choice((0, 0, 1, 100, 30000)),
+            "collectives": collectives,
+            "products": choose.choice(("canonical", "library")),
+            "threads": choose.choice((1, 1, 3)),
+        }
+
+
+def arguments_of(sizes, setting):
+    """The same setting as plan takes it."""
+    options = []
+    for name, value in zip(("layers", "heads", "width", "context", "vocab"), sizes):
+        options += [f"--{name}", value]
+    for name in ("world", "precision", "wrap", "accumulation", "prefetch", "micro_batch", "collectives", "products", "threads"):
+        options += [f"--{name.replace('_', '-')}", setting[name]]
+    options += ["--global-batch", setting["micro_batch"] * setting["world"] * setting["micro_steps"]]
+    options += ["--reshard-after-forward", "on" if setting["reshard"] else "off"]
+    options += ["--checkpoint-activations"] if setting["checkpoint"] else []
+    options += ["--dropout", "0.1"] if setting["dropout"] else []
+    options += ["--shard-group", setting["shard_group"]] if setting["shard_group"] else []
+    options += ["--bucket", setting["bucket"]] if setting["bucket"] else []
+    return options
 
 
 def check_grid():
+    """plan says of every category and purpose what the second copy says, and nothing else."""
     count = 0
-    for (layers, heads, width, context, vocab), world, micro_steps, precision, wrap, order, (prefetch, reshard) in settings():
-        options = ["--layers", layers, "--heads", heads, "--width", width, "--context", context, "--vocab", vocab, "--world", world]
-        options += ["--micro-batch", 2, "--global-batch", 2 * world * micro_steps, "--precision", precision, "--wrap", wrap]
-        options += ["--accumulation", order, "--prefetch", prefetch, "--reshard-after-forward", reshard]
+    for sizes, setting in settings():
+        options = arguments_of(sizes, setting)
         result = plan(*options)
         if result is None:
             continue
         stages = {s["stage"]: s for s in result["stages"]}
-        check(set(stages) == ({"baseline", "0", "1"} if order == "local-first" else set(formulas.STAGES)), f"stages of {options}")
-        model = gpt2.Config(layers, heads, width, context, vocab)
+        check(set(stages) == ({"baseline", "0", "1"} if setting["accumulation"] == "local-first" else set(formulas.STAGES)), f"stages of {options}")
+        model = gpt2.Config(*sizes)
         for label, got in stages.items():
-            expected = formulas.plan(formulas.Run(label, model, world, micro_steps, precision, wrap, order, prefetch, reshard == "on"))
+            run_of_stage = formulas.Run(label, model, **setting)
+            expected = formulas.plan(run_of_stage)
             what = f"stage {label} of plan {' '.join(map(str, options))}"
             check(result["parameters"] == expected["parameters"], f"{what}: parameters")
             check(got["padded_parameters"] == expected["padded_parameters"], f"{what}: padded parameters")
-            for category, size in expected["memory"].items():
-                check(got["memory"].get(category, 0) == size, f"{what}: {category} {got['memory'].get(category, 0)}, expected {size}")
-            for purpose, size in expected["communication"].items():
-                sent = got["communication"].get(purpose, {"formula": 0})["formula"]
-                check(sent == size, f"{what}: {purpose} sends {sent}, expected {size}")
+            for category in {*got["memory"], *expected["memory"]}:
+                held, size = got["memory"].get(category, 0), expected["memory"].get(category, 0)
+                check(held == size, f"{what}: {category} {held}, expected {size}")
+            for purpose in {*got["communication"], *expected["communication"]}:
+                sent = got["communication"].get(purpose, {"formula": 0, "calls": 0})
+                size, calls = expected["communication"].get(purpose, 0), expected["calls"].get(purpose, 0)
+                check(sent["formula"] == size, f"{what}: {purpose} sends {sent['formula']}, expected {size}")
+                check(sent["calls"] == calls, f"{what}: {purpose} takes {sent['calls']} collectives, expected {calls}")
             check(got["total"] == sum(got["memory"].values()), f"{what}: total")
+            layers = result["activations"]
+            of_layers = {name: layers[name] for name in ("layer_input", "layer_rest", "outside", "total")}
+            check(of_layers == expected["activations"], f"{what}: activations by layer {of_layers}, expected {expected['activations']}")
+            check(layers["total"] == got["memory"]["activations"], f"{what}: activations by layer are not the category")
             count += 1
-    check(count > 500, f"only {count} settings were compared")
+    check(count > 1500, f"only {count} settings were compared")
     return count
+
+
+def check_bf16():
+    """bf16 without padding: 16P, 4P + 12P/N, 2P + 14P/N and 16P/N bytes, and the paper's 7.5 billion on 64."""
+    expected = {"baseline": 16, "0": 16, "1": 4 + 12 / 4, "2": 2 + 14 / 4, "3": 16 / 4}
+    for row in plan("--world", 4, "--model", "tiny", "--precision", "bf16")["stages"]:
+        check(row["padded_parameters"] == 842496, f"stage {row['stage']}: tiny is padded on 4 ranks, so that this test says nothing")
+        check(row["model_states"] == expected[row["stage"]] * 842496, f"stage {row['stage']} in bf16: {row['model_states']} bytes")
+    text = run("--world", 64, "--parameters", "7.5e9", "--precision", "bf16").stdout
+    for number in ("120.00", "31.41", "16.64", "1.88", "16P in stage0_ddp", "4P + 12P/N", "2P + 14P/N", "16P/N in"):
+        check(number in " ".join(text.split()), f"{number} is not in the plan of the paper's figure 1")
+
+
+def check_groups():
+    """Sharding groups are stage 3's alone, and one group of all ranks is none."""
+    base = ("--world", 8, "--precision", "bf16")
+    one, grouped, all_ranks = plan(*base), plan(*base, "--shard-group", 2), plan(*base, "--shard-group", 8)
+    check(one == all_ranks, "a sharding group of all ranks is the default")
+    check(one["stages"][:-1] == grouped["stages"][:-1], "sharding groups change stages that have none")
+    held = grouped["stages"][-1]["model_states"]
+    check(held == 16 * 842496 / 2, f"a group of 2 of 8 ranks holds {held} bytes of tiny, expected 16P/2")
+    text = " ".join(run(*base, "--shard-group", 2).stdout.split())
+    check("16P/S in stage3_params" in text and "8 ranks in groups of 2" in text and "go across groups" in text, f"the text of groups: {text}")
 
 
 def check_refusals():
@@ -138,6 +203,19 @@ def check_refusals():
         (["--world"], "--world needs a value"),
         (["--stage", "--world", "2"], "--stage needs a value"),
         (["--world", "2", "--stage", "stage4"], "the name of a program"),
+        (["-n", "2", "--world", ""], "--world (-n) is given more than once"),
+        (["--world", "2", "-n", "2"], "--world (-n) is given more than once"),
+        (["--world", "2", "--json", "--dropout", "0", "--dropout", "0"], "--dropout is given more than once"),
+        *((["--world", "2", "--dropout", value], f"--dropout '{value}' is not a number from 0 to below 1; 0.1 would do") for value in ("", "1", "-0.1", "nan", "0.1x", "0x1p-2", "1e400")),
+        (["--world", "6", "--shard-group", "4"], "--shard-group 4 is neither a power of two that divides 6 ranks nor all of them"),
+        (["--world", "6", "--shard-group", "4"], "; 2 would do"),
+        (["--world", "6", "--shard-group", "3"], "; 2 would do"),
+        (["--world", "4", "--shard-group", "8"], "; 4 would do"),
+        (["--world", "4", "--shard-group", "0"], "--shard-group '0' is not a whole number from 1 up"),
+        (["--world", "4", "--shard-group", "2", "--stage", "2"], "has no sharding groups; --stage 3 would do"),
+        (["--world", "2", "--precision", "fp16"], "--precision 'fp16' is not known; fp32 or bf16 would do"),
+        (["--world", "2", "--parameters", "1e9", "--dropout", "0.1"], "--parameters plans model states and --dropout changes activations"),
+        (["--world", "2", "--parameters", "1e9", "--checkpoint-activations"], "--checkpoint-activations changes activations"),
         (["--paper-table1", "--world", "2"], "--world has no meaning with --paper-table1"),
         (["--markdown", "--precision", "bf16", "--world", "2", "--paper-table1"], "--precision has no meaning with --paper-table1"),
     ):
@@ -163,7 +241,7 @@ def check_largest():
 
 
 def check_text():
-    for arguments in (["--world", 4], ["--world", 64, "--model", "gpt2-xl", "--precision", "bf16", "--device-memory", "16GB"], ["--paper-table1"], ["--parameters", "1e12", "--world", 1024]):
+    for arguments in (["--world", 4], ["--world", 64, "--model", "gpt2-xl", "--precision", "bf16", "--device-memory", "16GB", "--checkpoint-activations", "--dropout", "0.1", "--shard-group", 8], ["--paper-table1"], ["--parameters", "1e12", "--world", 1024]):
         lines = run(*arguments).stdout.splitlines()
         check(lines and max(map(len, lines)) <= 100, f"plan {arguments} has a line of more than 100 columns")
     for one, other in ((("-n", 3), ("--world", 3)), (("-n3",), ("--world=3",)), (("-n", 3, "--stage", "stage3_params"), ("-n", 3, "--stage", 3)), (("-n", 3, "--stage", "baseline"), ("-n", 3, "--stage=baseline"))):
@@ -175,6 +253,8 @@ def check_text():
 def main():
     check_table_1()
     count = check_grid()
+    check_bf16()
+    check_groups()
     check_refusals()
     check_largest()
     check_text()
