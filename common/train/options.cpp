@@ -65,7 +65,8 @@ void add_model_options(CLI::App& app, Options& options) {
 void add_training_options(CLI::App& app, Options& options) {
   const char* group = option_group::kTraining;
   add_whole(app, "--steps", options.steps, 1, kMost, {group, "N", "optimizer steps", ""});
-  add_value(app, "--seed", {group, "N", "the one seed of initial weights and data order", std::to_string(options.seed)},
+  add_value(app, "--seed",
+            {group, "N", "the one seed of initial weights, data order and dropout", std::to_string(options.seed)},
             [&options](const std::string& value) {
               options.seed = static_cast<std::uint64_t>(read_whole("--seed", value, 0, INT64_MAX));
             });
@@ -178,7 +179,7 @@ void add_memory_options(CLI::App& app, Options& options) {
           "cap on what a rank holds on its device, such as 512MiB; an allocation past it ends the run");
   add_flag(app, "--checkpoint-activations", options.checkpoint_activations,
            {group, "", "keep only each block's input and compute its activations again in backward", "off"});
-  add_cap("--host-memory", options.host_memory, "the same for the host's memory");
+  add_cap("--host-memory", options.host_memory, "cap on what a rank holds in host memory outside the device");
 }
 
 void add_output_options(CLI::App& app, Options& options) {

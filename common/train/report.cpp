@@ -122,6 +122,13 @@ std::vector<std::string> Report::memory_lines() const {
   return lines;
 }
 
+std::string Report::activations_line() const {
+  const Index held = ranks[0].tiers[0].category_peak[static_cast<std::size_t>(Category::activations)];
+  return fmt::format("        activations held {} {} {} layers x {} + {} x {} + {} outside them", held,
+                     held == activations.total() ? "=" : "!=", activations.layers, activations.layer_input,
+                     activations.rests, activations.layer_rest, activations.outside);
+}
+
 std::vector<std::string> Report::communication_lines() const {
   if (!counts_bytes) return {"sent: not counted, the collectives are the library's own"};
   std::vector<std::string> lines;

@@ -55,12 +55,15 @@ struct Report {
   std::array<std::string, kPurposes> collectives;  ///< by which each purpose was served
   bool counts_bytes = true;
   formula::Formula formula;
+  formula::Activations activations;  ///< by formula, layer by layer
 
   /// The members `memory` and `communication` of summary.json.
   [[nodiscard]] nlohmann::json memory_json() const;
   [[nodiscard]] nlohmann::json communication_json() const;
   /// One line when everything is as the formula says, else a line for each difference.
   [[nodiscard]] std::vector<std::string> memory_lines() const;
+  /// What rank 0 held of activations, beside the formula by layer.
+  [[nodiscard]] std::string activations_line() const;
   [[nodiscard]] std::vector<std::string> communication_lines() const;
   /// Throws ResultFailure when a rank's steps did not all send the same.
   void check_steady() const;

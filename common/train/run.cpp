@@ -121,7 +121,9 @@ Run::Run(const Program& program, const Options& options, const Ranks& ranks)
   say(ranks, plan_text(program, options, context, units,
                        {ranks.size, file_->size(), sampler_->sequences(), held_out_ ? held_out_->sequences() : 0,
                         held_out_ ? held_out_->evaluated() : 0, device_->description(),
-                        device_->products().description(), groups_->group().description()}));
+                        options.dtype() == Dtype::bf16 ? device_->products().bf16_description()
+                                                       : device_->products().description(),
+                        groups_->group().description()}));
   trainer_ = agree_to_make(ranks.comm, [&] { return program.make_trainer(context); });
   if (options.verify) {
     const bool exact = options.collectives == CollectiveKind::canonical || ranks.size == 1;
@@ -236,7 +238,9 @@ ExitStatus Run::finish(Index t, const StepResult& last, const StateDigests& dige
                                          "memory and traffic of all ranks");
   for (int p = 0; p < kPurposes; ++p) report.collectives[p] = traffic_.last()[p].collective;
   report.counts_bytes = groups_->group().counts_bytes();
-  report.formula = program_.formula(formula_setting(options_, options_.order_world(ranks_.size)));
+  const formula::Setting setting = formula_setting(options_, options_.order_world(ranks_.size));
+  report.formula = program_.formula(setting);
+  report.activations = formula::activations(setting);
   on_rank0(ranks_, [&] {
     if (out_) out_->write_summary(summary(digests, report));
   });
@@ -257,6 +261,7 @@ ExitStatus Run::finish(Index t, const StepResult& last, const StateDigests& dige
     return ExitStatus::differs;
   }
   for (const std::string& line : report.memory_lines()) text += line + "\n";
+  text += report.activations_line() + "\n";
   for (const std::string& line : report.communication_lines()) text += line + "\n";
   if (verifier_ && verifier_->exact()) {
     text += fmt::format("verify: the same bytes as the unsharded baseline after each of {} steps\n", t);
