@@ -9,12 +9,14 @@ packages=(
   g++ make cmake
   libopenmpi-dev openmpi-bin                              # ranks
   libfmt-dev libcli11-dev nlohmann-json3-dev              # text, options, summary.json
+  libxxhash-dev                                           # checksums of what is on storage
   libgtest-dev libbenchmark-dev                           # tests, benchmarks
   python3 python3-numpy python3-matplotlib                # the independent reference, plots
   doxygen graphviz                                        # the reference manual
 )
-# A release or architecture without these builds all the same, with less: libdnnl-dev is for --products library.
-optional=(libdnnl-dev)
+# A release or architecture without these builds all the same, with less: libdnnl-dev is for --products library, liburing-dev
+# for several transfers to storage at a time.
+optional=(libdnnl-dev liburing-dev)
 
 usage() {
   cat <<'TEXT'
@@ -39,8 +41,8 @@ if [[ ${ZERO_SKIP_INSTALL:-0} == 1 ]]; then
   exit 0
 fi
 if ! command -v apt-get >/dev/null || ! command -v dpkg-query >/dev/null; then
-  fail "this system has no apt-get; install a C++20 compiler, make, CMake 3.22 or newer, Open MPI, fmt, CLI11, nlohmann-json," \
-    "GoogleTest, Google Benchmark and Python 3 with NumPy and matplotlib (optional: oneDNN, Doxygen, Graphviz), then set ZERO_SKIP_INSTALL=1"
+  fail "this system has no apt-get; install a C++20 compiler, make, CMake 3.22 or newer, Open MPI, fmt, CLI11, nlohmann-json, xxHash," \
+    "GoogleTest, Google Benchmark and Python 3 with NumPy and matplotlib (optional: oneDNN, liburing, Doxygen, Graphviz), then set ZERO_SKIP_INSTALL=1"
 fi
 
 is_installed() { [[ $(dpkg-query -W -f '${db:Status-Status}' "$1" 2>/dev/null) == installed ]]; }
