@@ -67,14 +67,12 @@ void Trainer::reduce(Index u, Index m) {
 
 /// Every rank holds the whole averaged gradient: its norm needs no communication.
 StepResult Trainer::measure() {
-  OrderFreeSum squares;
-  std::vector<UnitView> gradients;
+  GradientScan scan(context_.device.kernels());
   for (Index u = 0; u < std::ssize(units_); ++u) {
-    context_.device.kernels().sum_of_squares(squares, gradients_[u].array());
-    gradients.push_back({u, 0, gradients_[u].array()});
+    scan.add(units_[u], 0, gradients_[u].array());
   }
   const double loss = mean_loss(gather_losses(context_.comm, losses_), context_.comm.size(), context_.micro_steps);
-  return judge(context_, loss, gradient_norm(squares, context_.optimizer.clip), units_, gradients);
+  return judge(context_, loss, gradient_norm(scan.squares(), context_.optimizer.clip), units_, scan.first_not_finite());
 }
 
 void Trainer::step(Index t, float clip_factor) {

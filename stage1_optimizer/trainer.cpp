@@ -65,16 +65,13 @@ void Trainer::reduce(Index u, Index m) {
 
 /// Every rank knows the sum of squares of its slice; the sum over ranks is exact, so it does not depend on the slices.
 StepResult Trainer::measure() {
-  OrderFreeSum squares;
-  std::vector<UnitView> gradients;
+  GradientScan scan(context_.device.kernels());
   for (Index u = 0; u < std::ssize(units_); ++u) {
-    const Array own = own_slice(u, gradients_[u]);
-    context_.device.kernels().sum_of_squares(squares, own);
-    gradients.push_back({u, units_[u].slice_begin(context_.group.rank()), own});
+    scan.add(units_[u], units_[u].slice_begin(context_.group.rank()), own_slice(u, gradients_[u]));
   }
-  squares = sum_over_ranks(context_.group, squares);
+  const OrderFreeSum squares = sum_over_ranks(context_.group, scan.squares());
   const double loss = mean_loss(gather_losses(context_.comm, losses_), context_.comm.size(), context_.micro_steps);
-  return judge(context_, loss, gradient_norm(squares, context_.optimizer.clip), units_, gradients);
+  return judge(context_, loss, gradient_norm(squares, context_.optimizer.clip), units_, scan.first_not_finite());
 }
 
 void Trainer::step(Index t, float clip_factor) {

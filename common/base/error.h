@@ -44,4 +44,10 @@ class ResultFailure : public Error {
   explicit ResultFailure(const std::string& sentence) : Error(ExitStatus::differs, sentence) {}
 };
 
+/// "rank R: sentence"; the sentence itself where it begins so already.
+inline std::string of_rank(int rank, const std::string& sentence) {
+  const std::string prefix = "rank " + std::to_string(rank) + ": ";
+  return sentence.starts_with(prefix) ? sentence : prefix + sentence;
+}
+
 }  // namespace zero

@@ -72,7 +72,7 @@ void agree_by(const Gather& gather, const std::optional<Error>& mine) {
   const std::string said = said_by(rank);
   bool same = true;
   for (std::size_t r = 0; r < reports.size(); ++r) same = same && failed(reports[r]) && said_by(r) == said;
-  throw_error(static_cast<ExitStatus>(first->status), same ? said : fmt::format("rank {}: {}", rank, said));
+  throw_error(static_cast<ExitStatus>(first->status), same ? said : of_rank(static_cast<int>(rank), said));
 }
 
 }  // namespace

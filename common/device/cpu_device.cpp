@@ -189,6 +189,10 @@ void CpuDevice::fill_zero(Tier /*tier*/, void* memory, Index bytes) {
   if (memory != zeroed_) std::memset(memory, 0, static_cast<std::size_t>(bytes));
 }
 
+void CpuDevice::copy_bytes(void* out, const void* in, Index bytes) {
+  std::memcpy(out, in, static_cast<std::size_t>(bytes));
+}
+
 std::unique_ptr<Device> make_cpu_device(ProductKind products, int threads) {
   return std::make_unique<CpuDevice>(products, threads, cpu_isa());
 }

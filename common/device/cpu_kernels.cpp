@@ -162,10 +162,10 @@ void CpuKernels::adamw(Array parameters, Array momentum, Array variance, ConstAr
   const Index size = parameters.size;
   require(momentum.size == size && variance.size == size && gradients.size == size, "views of different sizes");
   require(rounded.size == size || rounded.size == 0, "views of different sizes");
-  Bf16* to = rounded.size > 0 ? elements<Bf16>(rounded, size) : nullptr;
   with(gradients.dtype, [&]<class T>(const KernelTable<T>& loops) {
     loops.adamw(elements<float>(parameters, size), elements<float>(momentum, size), elements<float>(variance, size),
-                elements<T>(gradients, size), to, count(size), adamw_scalars(step));
+                elements<T>(gradients, size), rounded.size > 0 ? elements<T>(rounded, size) : nullptr, count(size),
+                adamw_scalars(step));
   });
 }
 

@@ -14,6 +14,10 @@ namespace {
 /// What an empty buffer points to, so that it counts as a buffer and its view may be handed to memcpy.
 alignas(128) std::byte empty_block[128];
 
+void check_alike(ConstArray out, ConstArray in) {
+  if (out.size != in.size || out.dtype != in.dtype) throw std::logic_error("a copy between tiers of unlike views");
+}
+
 }  // namespace
 
 Buffer Device::allocate(Category category, Index size, Dtype dtype, Tier tier) {
@@ -47,6 +51,18 @@ Buffer Device::make(Category category, Index size, Dtype dtype, Tier tier, bool 
   }
   if (zero) fill_zero(tier, memory, bytes);
   return {this, tier, category, Array{memory, size, dtype}};
+}
+
+void Device::copy_down(Array host, ConstArray device) {
+  check_alike(host, device);
+  copy_bytes(host.data, device.data, host.bytes());
+  transfers_.down += host.bytes();
+}
+
+void Device::copy_up(Array device, ConstArray host) {
+  check_alike(device, host);
+  copy_bytes(device.data, host.data, device.bytes());
+  transfers_.up += device.bytes();
 }
 
 }  // namespace zero

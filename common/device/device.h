@@ -12,6 +12,15 @@
 
 namespace zero {
 
+/// Bytes that moved between tiers since clear_transfers(): from the device down to the host, up again, and between host
+/// and storage.
+struct Transfers {
+  Index down = 0;
+  Index up = 0;
+  Index read = 0;
+  Index written = 0;
+};
+
 /// The backend's side of a run. Not thread-safe; outlives every buffer it made.
 class Device {
  public:
@@ -32,6 +41,15 @@ class Device {
   [[nodiscard]] const MemoryLedger& ledger() const { return ledger_; }
   [[nodiscard]] Kernels& kernels() { return *kernels_; }
   [[nodiscard]] Products& products() { return *products_; }
+  /// Kernels for what lives in the host tier, on the CPU: the same arithmetic, so the same bits.
+  [[nodiscard]] virtual Kernels& host_kernels() { return *kernels_; }
+
+  /// Copies between tiers; same size and type. Counted in transfers().
+  void copy_down(Array host, ConstArray device);
+  void copy_up(Array device, ConstArray host);
+  [[nodiscard]] Transfers& transfers() { return transfers_; }
+  [[nodiscard]] const Transfers& transfers() const { return transfers_; }
+  void clear_transfers() { transfers_ = {}; }
 
   /// What is used, for the plan: "cpu, AVX-512 kernels".
   [[nodiscard]] virtual std::string description() const = 0;
@@ -50,7 +68,11 @@ class Device {
   virtual void fill_zero(Tier tier, void* memory, Index bytes) = 0;
 
   Buffer make(Category category, Index size, Dtype dtype, Tier tier, bool zero);
+  /// Moves bytes between host and device memory.
+  virtual void copy_bytes(void* out, const void* in, Index bytes) = 0;
+
   MemoryLedger ledger_;
+  Transfers transfers_;
 };
 
 /// How products are computed (`--products`).

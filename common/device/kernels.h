@@ -72,8 +72,8 @@ class Kernels {
   ///   p = p - learning_rate * ((m / bias_correction1) / (sqrt(v / bias_correction2) + epsilon) + weight_decay * p)
   /// \endcode
   /// Where fma is used it is written in scalar_math.h. `parameters`, momentum and variance are fp32, gradients of type
-  /// T. In bf16 training `parameters` are the master weights and `rounded` gets them rounded to bf16; in fp32 training
-  /// `rounded` is empty (size 0). All other views have the same size.
+  /// T. Where `parameters` are master weights, `rounded` gets them rounded to T; else it is empty (size 0). All other
+  /// views have the same size.
   virtual void adamw(Array parameters, Array momentum, Array variance, ConstArray gradients, Array rounded,
                      const AdamWStep& step) = 0;
 

@@ -32,7 +32,7 @@ void fail_alone(const Ranks& ranks, const std::exception& error) {
   if (ranks.size == 1) throw Error(status, error.what());
   // Often all ranks fail alike (a cap, a lost rank). The first to speak ends the others, so that one line is printed.
   std::this_thread::sleep_for(std::chrono::milliseconds(50) * std::min(ranks.rank, 20));
-  print_error(fmt::format("rank {}: {}", ranks.rank, error.what()));
+  print_error(of_rank(ranks.rank, error.what()));
   abort_job(status);
 }
 

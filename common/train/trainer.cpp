@@ -71,22 +71,25 @@ OrderFreeSum sum_over_ranks(Communicator& comm, const OrderFreeSum& mine) {
   return sum;
 }
 
+void GradientScan::add(const FlatUnit& unit, Index begin, ConstArray values) {
+  OrderFreeSum squares;
+  kernels_->sum_of_squares(squares, values);
+  squares_.add(squares);
+  if (std::isfinite(squares.value())) return;
+  for (const TensorPart& part : unit.parts(begin, values.size)) {
+    const ConstArray of_tensor = values.part(part.flat_begin - begin, part.size);
+    if (kernels_->first_non_finite(of_tensor) >= 0) first_ = std::min(first_, part.tensor->id);
+  }
+}
+
 StepResult judge(const Context& context, double loss, const GradientNorm& norm, const std::vector<FlatUnit>& units,
-                 const std::vector<UnitView>& gradients) {
-  StepResult result{loss, norm, norm.clip_factor < 1 ? Verdict::clipped : Verdict::ok, ""};
+                 Index mine) {
+  StepResult result{loss, norm, norm.clip_factor < 1 ? Verdict::clipped : Verdict::ok, 1, ""};
   if (norm.finite() && std::isfinite(loss)) return result;
 
   result.verdict = Verdict::not_finite;
-  Index first = std::numeric_limits<Index>::max();
-  for (const UnitView& view : gradients) {
-    const FlatUnit& unit = units[view.unit];
-    for (const TensorPart& part : unit.parts(view.begin, view.values.size)) {
-      const ConstArray values = view.values.part(part.flat_begin - view.begin, part.size);
-      if (context.device.kernels().first_non_finite(values) >= 0) first = std::min(first, part.tensor->id);
-    }
-  }
-  const std::vector<Index> firsts = context.comm.gather(first, Purpose::control, "first tensor that is not finite");
-  first = *std::min_element(firsts.begin(), firsts.end());
+  const std::vector<Index> firsts = context.comm.gather(mine, Purpose::control, "first tensor that is not finite");
+  const Index first = *std::min_element(firsts.begin(), firsts.end());
   result.not_finite = "the loss";
   for (const FlatUnit& unit : units) {
     for (const TensorSpec& tensor : unit.tensors()) {

@@ -4,7 +4,9 @@
 
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -41,7 +43,10 @@ struct Context {
   Index bucket_bytes = 0;  ///< largest collective; 0: one unit
   Index prefetch = 1;
   bool reshard_after_forward = true;
+  std::optional<Index> delay_after = {};  ///< from the step after this one on, gradients are applied one step late
 
+  /// Whether the gradient of step t is applied in step t + 1. That of the last step never is.
+  [[nodiscard]] bool delays(Index t) const { return delay_after && t > *delay_after && t < optimizer.steps; }
   /// N * k: the leaves of a step.
   [[nodiscard]] Index leaves() const { return world * micro_steps; }
   /// Terms of the sum over micro-steps after that over ranks, and before it: k and 1, or with local-first 1 and k.
@@ -64,6 +69,7 @@ struct StepResult {
   double loss = 0;
   GradientNorm norm;
   Verdict verdict = Verdict::ok;
+  Index updates = 1;       ///< of the model, in a step taken; with a delay none in its first step, 2 in the last
   std::string not_finite;  ///< with Verdict::not_finite: the first tensor that held such a value, or "the loss"
 };
 
@@ -94,6 +100,9 @@ class Trainer {
   /// fp32 training has no separate master weights: then the views of `master` are empty.
   virtual void visit_state(const std::function<void(StateKind, const UnitView&)>& visit) const = 0;
 
+  /// How states that are not in memory are kept, for the plan: "io_uring, O_DIRECT"; empty when all are.
+  [[nodiscard]] virtual std::string storage() const { return ""; }
+
   /// The layout that unit numbers of UnitView mean.
   [[nodiscard]] virtual const std::vector<FlatUnit>& units() const = 0;
 };
@@ -107,9 +116,27 @@ std::vector<double> gather_losses(Communicator& comm, const std::vector<double>&
 /// The exact sum of all ranks' sums. Sends sizeof(OrderFreeSum) bytes to each rank.
 OrderFreeSum sum_over_ranks(Communicator& comm, const OrderFreeSum& mine);
 
+/// Looks through the averaged gradient, part by part: the sum of squares of its norm, and whether all of it is finite.
+class GradientScan {
+ public:
+  explicit GradientScan(Kernels& kernels) : kernels_(&kernels) {}
+
+  /// The flat range [begin, begin + values.size) of a unit; `begin` is a multiple of 32.
+  void add(const FlatUnit& unit, Index begin, ConstArray values);
+
+  [[nodiscard]] const OrderFreeSum& squares() const { return squares_; }
+  /// The smallest number of a tensor that held a value which is not finite; the largest Index when there is none.
+  [[nodiscard]] Index first_not_finite() const { return first_; }
+
+ private:
+  Kernels* kernels_;
+  OrderFreeSum squares_;
+  Index first_ = std::numeric_limits<Index>::max();
+};
+
 /// Judges a step: clipped or not, finite or not. Collective when it is not finite: then ranks agree on the first
-/// tensor, by its number in the model, that holds a gradient which is not; `gradients` are this rank's views.
+/// tensor, by its number in the model, whose gradient is not; `mine` is this rank's GradientScan::first_not_finite().
 StepResult judge(const Context& context, double loss, const GradientNorm& norm, const std::vector<FlatUnit>& units,
-                 const std::vector<UnitView>& gradients);
+                 Index mine);
 
 }  // namespace zero

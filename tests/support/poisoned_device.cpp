@@ -50,6 +50,9 @@ class PoisonedDevice final : public Device {
   void fill_zero(Tier /*tier*/, void* memory, Index bytes) override {
     std::memset(memory, 0, static_cast<std::size_t>(bytes));
   }
+  void copy_bytes(void* out, const void* in, Index bytes) override {
+    std::memcpy(out, in, static_cast<std::size_t>(bytes));
+  }
 
   Buffer workspace_;
 };

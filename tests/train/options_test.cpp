@@ -343,6 +343,8 @@ TEST(Options, CompareKnowsTheOptionsOfAllPrograms) {
   add_gather_options(app, options);
   add_shard_group_option(app, options);
   add_as_world_option(app, options);
+  add_delay_options(app, options);
+  add_tile_option(app, options);
   std::set<std::string> with_value, flags;
   for (const CLI::Option* option : app.get_options()) {
     if (option->get_lnames()[0] == "help") continue;

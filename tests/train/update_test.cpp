@@ -215,10 +215,8 @@ TEST(Judge, AllRanksNameTheFirstTensorWhoseGradientIsNotFiniteWhoeverKeepsIt) {
     StageRun run(setting, MPI_COMM_WORLD);
     const std::vector<FlatUnit>& units = run.trainer().units();
     std::vector<Buffer> slices;
-    std::vector<UnitView> gradients;
     for (Index u = 0; u < std::ssize(units); ++u) {
       slices.push_back(run.context().device.allocate(Category::gradients, units[u].slice_size(), dtype));
-      gradients.push_back({u, units[u].slice_begin(rank()), slices.back().array()});
     }
     // The bits of NaN, infinity and minus infinity, of which bf16 are the upper half.
     const auto plant = [&](Index unit, Index tensor, Index element, std::uint32_t bits) {
@@ -229,7 +227,13 @@ TEST(Judge, AllRanksNameTheFirstTensorWhoseGradientIsNotFiniteWhoeverKeepsIt) {
       std::memcpy(one.data, &value, static_cast<std::size_t>(one.bytes()));
     };
     const double inf = std::numeric_limits<double>::infinity();
-    const auto judged = [&](double loss) { return judge(run.context(), loss, {inf, 1}, units, gradients); };
+    const auto judged = [&](double loss) {
+      GradientScan scan(run.context().device.kernels());
+      for (Index u = 0; u < std::ssize(units); ++u) {
+        scan.add(units[u], units[u].slice_begin(rank()), slices[u].array());
+      }
+      return judge(run.context(), loss, {inf, 1}, units, scan.first_not_finite());
+    };
     for (Index u = 0; u < std::ssize(units); ++u) {
       for (Index i = 0; i < std::ssize(units[u].tensors()); ++i) {
         const TensorSpec& tensor = units[u].tensors()[i];

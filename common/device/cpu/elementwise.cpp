@@ -37,7 +37,7 @@ inline void prefetch(const float* from, std::size_t n) {
 }
 
 template <class T>
-void adamw(float* parameters, float* momentum, float* variance, const T* gradients, Bf16* rounded, std::size_t n,
+void adamw(float* parameters, float* momentum, float* variance, const T* gradients, T* rounded, std::size_t n,
            const AdamWScalars& scalars) {
   const AdamWScalars s = scalars;  // a copy: nothing that the loop writes can be one of them
   if (rounded == nullptr) {
@@ -59,7 +59,7 @@ void adamw(float* parameters, float* momentum, float* variance, const T* gradien
     ZERO_INDEPENDENT
     for (std::size_t i = begin; i < end; ++i) {
       adamw_element(parameters[i], momentum[i], variance[i], to_float(gradients[i]), s);
-      rounded[i] = from_float<Bf16>(parameters[i]);
+      rounded[i] = from_float<T>(parameters[i]);
     }
   }
 }

@@ -36,7 +36,7 @@ struct KernelTable {
   void (*digest)(std::uint64_t* low, std::uint64_t* high, const T* in, std::uint64_t tensor, std::uint64_t first,
                  std::size_t n);
   /// `rounded` may be null.
-  void (*adamw)(float* parameters, float* momentum, float* variance, const T* gradients, Bf16* rounded, std::size_t n,
+  void (*adamw)(float* parameters, float* momentum, float* variance, const T* gradients, T* rounded, std::size_t n,
                 const AdamWScalars& scalars);
   void (*dropout)(T* out, const T* in, const DropoutScalars& scalars, std::uint64_t seed, std::uint64_t stream,
                   std::uint64_t first, std::size_t n);
