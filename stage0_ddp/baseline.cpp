@@ -16,7 +16,7 @@ namespace zero::stage0_ddp {
 
 Baseline::Baseline(const Context& context)
     : context_(context),
-      units_(model_units(context.config, context.wrap, 1)),
+      units_(model_units(context.config, context.wrap, 1, context.model.tiles)),
       model_(context.config, context.micro_batch, units_, context.model, context.device),
       running_sum_(context.device, unit_sizes(units_), context.terms_before_ranks()),
       rank_sums_(context.device, unit_sizes(units_), context.world),
@@ -26,6 +26,9 @@ Baseline::Baseline(const Context& context)
   for (const FlatUnit& unit : units_) {
     parameters_.push_back(context.device.allocate(Category::parameters, unit.size(), context.model.dtype));
     gradients_.push_back(context.device.allocate(Category::gradients, unit.size(), context.model.dtype));
+    if (context.delay_after) {
+      pending_gradients_.push_back(context.device.allocate(Category::gradients, unit.size(), context.model.dtype));
+    }
     master_.push_back(context.device.allocate(Category::optimizer, context.master_size(unit.size())));
     momentum_.push_back(context.device.allocate(Category::optimizer, unit.size()));
     variance_.push_back(context.device.allocate(Category::optimizer, unit.size()));
@@ -47,8 +50,10 @@ StepResult Baseline::train_step(Index t) {
     }
   }
   StepResult result = measure();
+  result.updates = step_pending() ? 1 : 0;
   if (result.verdict == Verdict::not_finite) return result;
   step(t, result.norm.clip_factor);
+  if (!context_.delays(t)) ++result.updates;
   return result;
 }
 
@@ -87,22 +92,38 @@ void Baseline::reduce(Index u, Index m, Index r) {
 }
 
 StepResult Baseline::measure() {
-  OrderFreeSum squares;
-  std::vector<UnitView> gradients;
+  GradientScan scan(context_.device.kernels());
   for (Index u = 0; u < std::ssize(units_); ++u) {
-    context_.device.kernels().sum_of_squares(squares, gradients_[u].array());
-    gradients.push_back({u, 0, gradients_[u].array()});
+    scan.add(units_[u], 0, gradients_[u].array());
   }
   const double loss = mean_loss(losses_, context_.world, context_.micro_steps);
-  return judge(context_, loss, gradient_norm(squares, context_.optimizer.clip), units_, gradients);
+  return judge(context_, loss, gradient_norm(scan.squares(), context_.optimizer.clip), units_, scan.first_not_finite());
 }
 
 void Baseline::step(Index t, float clip_factor) {
   const Stopwatch stopwatch(context_.timers.optimizer);
   const AdamWStep scalars = adamw_step(context_.optimizer, t, ++updates_, clip_factor);
+  if (context_.delays(t)) {
+    std::swap(pending_gradients_, gradients_);
+    pending_ = scalars;
+    return;
+  }
+  update(scalars, gradients_);
+}
+
+/// The one-step delay of ZeRO-Offload, written out: the gradient of the step before, whose update ran beside the passes
+/// of this step, is applied after them. Whether there was one.
+bool Baseline::step_pending() {
+  if (!pending_) return false;
+  update(*pending_, pending_gradients_);
+  pending_.reset();
+  return true;
+}
+
+void Baseline::update(const AdamWStep& scalars, const std::vector<Buffer>& gradients) {
   for (Index u = 0; u < std::ssize(units_); ++u) {
     adamw_update(context_.device.kernels(), units_[u], 0, parameters_[u].array(), master_[u].array(),
-                 momentum_[u].array(), variance_[u].array(), gradients_[u].array(), scalars);
+                 momentum_[u].array(), variance_[u].array(), gradients[u].array(), scalars);
   }
 }
 

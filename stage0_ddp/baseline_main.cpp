@@ -14,6 +14,8 @@ int main(int argc, char** argv) {
   program.single_process = true;
   program.add_options = [](CLI::App& app, Options& options) {
     add_as_world_option(app, options);
+    add_delay_options(app, options);
+    add_tile_option(app, options);
     for (const char* option : {"--prefetch", "--reshard-after-forward", "--shard-group"}) {
       add_offered_elsewhere(app, option, "stage3_params");
     }

@@ -30,7 +30,7 @@ formula::Formula baseline_formula(const formula::Setting& setting) {
   formula::Formula f;
   f.memory = formula::common_memory(s);
   f.memory["parameters"] = formula::parameter_bytes(s) * P;
-  f.memory["gradients"] = formula::gradient_bytes(s) * P;
+  f.memory["gradients"] = (s.delayed_update ? 2 : 1) * formula::gradient_bytes(s) * P;
   f.memory["optimizer"] = formula::optimizer_bytes(s) * P;
   f.memory["workspace"] += 4 * 16384;  // between the sums over ranks and those over micro-steps, so many at a time
   const Index over_ranks = formula::floor_log2(setting.world) * 4 * P;

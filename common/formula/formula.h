@@ -22,6 +22,7 @@ struct Setting {
   bool bf16 = false;      ///< bf16 parameters and gradients with fp32 master weights; else all fp32
   bool local_first = false;
   Index wrap = 1;                       ///< blocks in a unit
+  Index tiles = 1;                      ///< parts in which a block's products are computed, each a unit of its own
   Index bucket = 0;                     ///< largest collective in bytes over all N slices; 0: one unit
   Index shard_group = 0;                ///< S: ranks in a sharding group (stage 3); 0: all N
   bool native = false;                  ///< collectives of the library
@@ -30,6 +31,7 @@ struct Setting {
   bool dropout = false;
   bool library_products = false;  ///< products of the library; else our own, which need scratch memory
   int threads = 1;                ///< of products
+  bool delayed_update = false;    ///< gradients are kept for a step, and new parameters of offloaded ones
   Index prefetch = 1;
   bool reshard_after_forward = true;
   /// Ψ without a model, for the paper's tables: nothing is padded, and only model states and traffic have a meaning.
@@ -44,11 +46,14 @@ struct Sent {
   Index calls = 0;
 };
 
-/// What a rank holds by category (device tier) and sends by purpose. Categories and purposes carry the names of
-/// summary.json; one that a stage does not use is absent.
+/// What a rank holds by category, sends by purpose, and moves between tiers in a step. Categories, purposes and
+/// directions carry the names of summary.json; one that a stage does not use is absent.
 struct Formula {
-  std::map<std::string, Index> memory;
+  std::map<std::string, Index> memory;       ///< on the device
+  std::map<std::string, Index> host_memory;  ///< in host memory
+  std::map<std::string, Index> nvme_memory;  ///< in the swap file
   std::map<std::string, Sent> communication;
+  std::map<std::string, Index> offload;  ///< "down", "up", "read", "written"
 };
 
 /// Parameters, gradients and optimizer of a formula: the *model states* (ZeRO, section 3.1).
@@ -124,5 +129,17 @@ Index reductions(const Setting& setting);
 inline constexpr Index kNormAccumulatorBytes = 21 * 8 + 3 * 4 + 4;
 /// Losses of k micro-steps to N-1 ranks; with the gradient norm's accumulator where it is summed over ranks.
 Sent scalars(const Setting& setting, bool norm_over_ranks);
+
+/// What one micro-step gathers.
+struct Gathers {
+  std::vector<Index> times;  ///< [unit]: how often it is gathered
+  Index peak = 0;            ///< the most elements gathered at one time
+};
+
+/// Follows the uses of a micro-step: the embedding, the units of blocks forward, the head (the embedding unit again,
+/// held from its forward to its backward), the units of blocks backward. When a use begins, its unit and those of the
+/// next `prefetch` uses are gathered unless held; after it, its unit is freed unless one of those uses is of the same
+/// unit. Without `reshard` it is freed after its last use. `units` are elements, [0] the embedding unit.
+Gathers gathers(const std::vector<Index>& units, Index prefetch, bool reshard);
 
 }  // namespace zero::formula

@@ -28,8 +28,9 @@ Index workspace(const Setting& s) {
   if (s.dropout) gradients += scores;                    // a head's probabilities after dropout
   // The tied table's gradient is added up in fp32, so many rows at a time, where it is not stored so.
   const Index token_rows = s.bf16 ? std::min<Index>(s.vocab, 1024) * C : 0;
+  const Index tile_sums = s.tiles > 1 ? 2 * 4 * R * C : 0;  // an input's gradient, and what a tile adds to it
   const Index packed = s.library_products ? kLibraryElements : s.threads * kPackedElements;
-  return parameter_bytes(s) * gradients + kFloat * (token_rows + packed);
+  return parameter_bytes(s) * gradients + kFloat * (token_rows + tile_sums + packed);
 }
 
 }  // namespace

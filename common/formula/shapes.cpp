@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <array>
 #include <numeric>
+#include <vector>
 
 #include "common/formula/formula.h"
 
@@ -36,6 +37,27 @@ Index aligned(const Tensors& tensors) {
   return elements;
 }
 
+/// Elements of the units of a block whose products are cut into tiles.
+std::vector<Index> tile_units(const Setting& s) {
+  const Index C = s.width;
+  struct Product {
+    Index rows, columns;
+    bool norm;
+  };
+  std::vector<Index> units;
+  for (const Product& product :
+       {Product{3 * C, C, true}, Product{C, C, false}, Product{4 * C, C, true}, Product{C, 4 * C, false}}) {
+    for (Index t = 0; t < s.tiles; ++t) {
+      const Index rows = product.rows * (t + 1) / s.tiles - product.rows * t / s.tiles;
+      Index elements = round_up(rows * product.columns, kElementsPerBlock);
+      if (t == 0 && product.norm) elements += 2 * round_up(C, kElementsPerBlock);
+      if (t == s.tiles - 1) elements += round_up(product.rows, kElementsPerBlock);
+      units.push_back(elements);
+    }
+  }
+  return units;
+}
+
 }  // namespace
 
 Index parameters(const Setting& s) {
@@ -49,6 +71,14 @@ std::vector<Index> padded_units(const Setting& s) {
   if (s.bare_parameters > 0) return {0, s.bare_parameters};
   const Index step = kElementsPerBlock * slices(s);
   std::vector<Index> units = {round_up(aligned(embedding_tensors(s)), step)};
+  if (s.tiles >
+      1) {  // each product in so many units: rows of its matrix; the norm with the first, the bias with the last
+    const std::vector<Index> tiles = tile_units(s);
+    for (Index layer = 0; layer < s.layers; ++layer) {
+      for (const Index tile : tiles) units.push_back(round_up(tile, step));
+    }
+    return units;
+  }
   const Index block = aligned(block_tensors(s));
   for (Index first = 0; first < s.layers; first += s.wrap) {
     units.push_back(round_up(std::min(s.wrap, s.layers - first) * block, step));
@@ -68,13 +98,15 @@ bool countable(const Setting& s) {
        {s.layers, s.heads, s.width, s.context, s.vocab, s.micro_batch, s.world, s.micro_steps, s.wrap}) {
     if (static_cast<double>(value) > kMostEach) return false;
   }
-  if (s.layers > kMostLayers || s.world > kMostRanks) return false;
+  if (s.layers > kMostLayers || s.world > kMostRanks || s.tiles > kMostLayers) return false;
+  const Index units = s.tiles > 1 ? 4 * s.tiles * s.layers : s.layers;
+  if (units > 4 * kMostLayers) return false;
   const auto real = [](Index value) { return static_cast<double>(value); };
   const double C = real(s.width), L = real(s.layers), R = real(s.micro_batch) * real(s.context);
   const double per_unit = 32.0 * real(s.world) + 400.0;
   const double psi = s.bare_parameters > 0 ? real(s.bare_parameters)
                                            : (real(s.vocab) + real(s.context) + 2.0) * C +
-                                                 L * (12.0 * C * C + 13.0 * C) + (L + 1.0) * per_unit;
+                                                 L * (12.0 * C * C + 13.0 * C) + (real(units) + 1.0) * per_unit;
   const double held = L * (R * (17.0 * C + 4.0) + R * real(s.heads) * real(s.context)) + R * (real(s.vocab) + 8.0 * C) +
                       real(s.context) * real(s.context);
   const double partial = 128.0;  // more partial sums than any k and N need

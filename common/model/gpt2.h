@@ -13,8 +13,17 @@
 namespace zero {
 
 /// The units of the model, each cut into `slices` slices: unit 0 is the embedding unit (token table, position table,
-/// final norm; the tied head uses it too), units 1.. hold `wrap` blocks each (the last may hold fewer).
-std::vector<FlatUnit> model_units(const ModelConfig& config, Index wrap, Index slices);
+/// final norm; the tied head uses it too), units 1.. hold `wrap` blocks each (the last may hold fewer). With `tiles` >
+/// 1 (and a wrap of 1) each of a block's four products has that many units, in the order of the forward pass: rows of
+/// its matrix, the norm before it with the first, its bias with the last.
+std::vector<FlatUnit> model_units(const ModelConfig& config, Index wrap, Index slices, Index tiles = 1);
+
+/// Part `tile` of `rows` outputs in `tiles` parts whose sizes differ by at most one.
+struct Range {
+  Index begin = 0;
+  Index size = 0;
+};
+Range tile_rows(Index rows, Index tile, Index tiles);
 
 /// Writes the initial values of the flat range [begin, begin + out.size) of a unit, zeros in gaps and padding:
 /// normal(0, 0.02) for matrices, residual projections scaled by 1/sqrt(2 L), ones for norm weights, zeros for biases.
@@ -27,6 +36,10 @@ struct ModelOptions {
   bool checkpoint_activations = false;  ///< keep each block's input only and compute the rest again in backward
   double dropout = 0;                   ///< after the embedding, on attention probabilities, after both projections
   std::uint64_t seed = 1;               ///< of the dropout masks
+  /// In how many parts a block's large products are computed, as model_units() cut them (ZeRO-Infinity, section 5.1.3).
+  /// Parts of the outputs; the input's gradient is added over them in fp32, the last part first, and rounded once.
+  /// More than 1 excludes checkpointing, which would need all parts of a block at once.
+  Index tiles = 1;
 };
 
 /// The activations of one micro-batch and the scratch of its passes; it holds no parameters and no gradients. Letters
@@ -72,8 +85,31 @@ class Gpt2 {
     Buffer expand;               // (R, 4C), before GELU
     Buffer gelu;                 // (R, 4C)
   };
-  void block_forward(Index block, const std::vector<ConstArray>& weights);
-  void block_backward(Index block, const std::vector<ConstArray>& weights, const std::vector<Array>& gradients);
+  enum class Product { qkv, projection, expand, project };
+  /// One of a block's four products, or a tile of it, with what is done just before and after it.
+  struct Step {
+    Index block;
+    Product product;
+    Index tile;
+    Index first_tensor;  ///< its tensors' place in the unit: [norm weight and bias,] matrix [, bias]
+  };
+  /// The tensors of a step; empty where it has none.
+  template <typename View>
+  struct StepTensors {
+    View norm_weight, norm_bias, weight, bias;
+  };
+  template <typename View>
+  StepTensors<View> tensors_of(const Step& step, const FlatUnit& unit, View flat) const;
+  [[nodiscard]] bool has_norm(const Step& step) const;
+  [[nodiscard]] bool is_last_tile(const Step& step) const { return step.tile == options_.tiles - 1; }
+  [[nodiscard]] Index outputs(Product product) const;  ///< columns of its output: rows of its matrix
+  [[nodiscard]] Index inputs(Product product) const;   ///< columns of its input
+
+  void find_steps();
+  [[nodiscard]] ConstArray input(const Step& step);
+  void step_forward(const Step& step, const StepTensors<ConstArray>& w);
+  void step_backward(const Step& step, const StepTensors<ConstArray>& w, const StepTensors<Array>& g);
+  void input_gradient(const Step& step, Array d_in, const Matrix& d_out, const Matrix& weight, Index rows);
   void attention_forward(Index block);
   void attention_backward(Index block, Array d_qkv, ConstArray d_attention);
   void token_table_backward(Array gradient);
@@ -100,6 +136,7 @@ class Gpt2 {
   const std::vector<FlatUnit>& units_;
   Kernels& kernels_;
   Products& products_;
+  std::vector<std::vector<Step>> steps_;  // [unit], of the forward pass
 
   Buffer tokens_, targets_;                      // (R) int32
   std::vector<Buffer> residual_;                 // L + 1 of (R, C): the input of each block and of the final norm
@@ -114,6 +151,8 @@ class Gpt2 {
   Buffer d_scores_;    // (T, T)
   Buffer dropped_;     // (T, T): probabilities of a head after dropout
   Buffer d_final_;     // (2, C): of the final norm's weight and bias, until embed_backward
+  Buffer d_in_sum_;    // (R, 4C) fp32, with tiles: the input's gradient so far
+  Buffer d_in_part_;   // (R, 4C) fp32, with tiles: what the next tile adds to it
   Buffer token_rows_;  // (kTokenRows, C) fp32, where gradients are not fp32
 };
 

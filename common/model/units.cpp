@@ -1,3 +1,5 @@
+#include <algorithm>
+#include <array>
 #include <cmath>
 
 #include "common/model/gpt2.h"
@@ -8,10 +10,10 @@ namespace {
 constexpr float kStandardDeviation = 0.02F;
 
 TensorSpec matrix(std::string name, Index rows, Index columns, float standard_deviation) {
-  return {std::move(name), 0, rows * columns, true, {0, standard_deviation}};
+  return {std::move(name), 0, rows * columns, 0, true, {0, standard_deviation}};
 }
 TensorSpec vector(std::string name, Index size, float constant) {
-  return {std::move(name), 0, size, false, {constant, 0}};
+  return {std::move(name), 0, size, 0, false, {constant, 0}};
 }
 
 std::vector<TensorSpec> embedding_tensors(const ModelConfig& config) {
@@ -44,9 +46,49 @@ std::vector<TensorSpec> block_tensors(const ModelConfig& config, Index block) {
   };
 }
 
+/// Where the tensors of a block's products stand among those of the block.
+struct ProductTensors {
+  const char* name;
+  std::vector<Index> norm;
+  Index matrix;
+  Index bias;
+};
+const std::array<ProductTensors, 4> kProducts = {{
+    {"attention.qkv", {0, 1}, 2, 3},
+    {"attention.projection", {}, 4, 5},
+    {"mlp.expand", {6, 7}, 8, 9},
+    {"mlp.project", {}, 10, 11},
+}};
+
+/// Appends the units of a block whose products are cut into tiles.
+void add_tiles(std::vector<FlatUnit>& units, const std::vector<TensorSpec>& block, const std::string& name, Index tiles,
+               Index slices) {
+  for (const ProductTensors& product : kProducts) {
+    const TensorSpec& matrix = block[product.matrix];
+    const Index rows = block[product.bias].size, columns = matrix.size / rows;
+    for (Index t = 0; t < tiles; ++t) {
+      std::vector<TensorSpec> tensors;
+      if (t == 0) {
+        for (const Index norm : product.norm) tensors.push_back(block[norm]);
+      }
+      const Range part = tile_rows(rows, t, tiles);
+      tensors.push_back(matrix);
+      tensors.back().first = part.begin * columns;
+      tensors.back().size = part.size * columns;
+      if (t == tiles - 1) tensors.push_back(block[product.bias]);
+      units.emplace_back(name + " " + product.name + " tile " + std::to_string(t), std::move(tensors), slices);
+    }
+  }
+}
+
 }  // namespace
 
-std::vector<FlatUnit> model_units(const ModelConfig& config, Index wrap, Index slices) {
+Range tile_rows(Index rows, Index tile, Index tiles) {
+  const Index begin = rows * tile / tiles;
+  return {begin, rows * (tile + 1) / tiles - begin};
+}
+
+std::vector<FlatUnit> model_units(const ModelConfig& config, Index wrap, Index slices, Index tiles) {
   Index next_id = 0;
   const auto numbered = [&next_id](std::vector<TensorSpec> tensors) {
     for (TensorSpec& tensor : tensors) tensor.id = next_id++;
@@ -56,11 +98,15 @@ std::vector<FlatUnit> model_units(const ModelConfig& config, Index wrap, Index s
   units.emplace_back("embedding", numbered(embedding_tensors(config)), slices);
   for (Index first = 0; first < config.layers; first += wrap) {
     const Index last = std::min(first + wrap, config.layers) - 1;
+    const std::string name = "block " + std::to_string(first) + (first == last ? "" : " to " + std::to_string(last));
+    if (tiles > 1) {
+      add_tiles(units, numbered(block_tensors(config, first)), name, tiles, slices);
+      continue;
+    }
     std::vector<TensorSpec> tensors;
     for (Index block = first; block <= last; ++block) {
       for (TensorSpec& tensor : numbered(block_tensors(config, block))) tensors.push_back(std::move(tensor));
     }
-    const std::string name = "block " + std::to_string(first) + (first == last ? "" : " to " + std::to_string(last));
     units.emplace_back(name, std::move(tensors), slices);
   }
   return units;

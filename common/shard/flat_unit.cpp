@@ -22,9 +22,18 @@ std::vector<TensorPart> FlatUnit::parts(Index begin, Index size) const {
   for (std::size_t i = 0; i < tensors_.size(); ++i) {
     const Index first = std::max(begin, offsets_[i]);
     const Index last = std::min(begin + size, offsets_[i] + tensors_[i].size);
-    if (first < last) parts.push_back({&tensors_[i], first - offsets_[i], first, last - first});
+    if (first < last) parts.push_back({&tensors_[i], tensors_[i].first + first - offsets_[i], first, last - first});
   }
   return parts;
+}
+
+void clear_gaps(Kernels& kernels, const FlatUnit& unit, Index begin, Array out) {
+  Index end = begin;
+  for (const TensorPart& part : unit.parts(begin, out.size)) {
+    kernels.fill(out.part(end - begin, part.flat_begin - end), 0);
+    end = part.flat_begin + part.size;
+  }
+  kernels.fill(out.part(end - begin, begin + out.size - end), 0);
 }
 
 std::vector<Index> unit_sizes(const std::vector<FlatUnit>& units) {

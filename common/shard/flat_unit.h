@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "common/base/types.h"
+#include "common/device/kernels.h"
 
 namespace zero {
 
@@ -19,11 +20,12 @@ struct Initialization {
   float standard_deviation = 0;  ///< of a normal distribution around 0
 };
 
-/// A tensor of the unsharded model.
+/// A tensor of the unsharded model, or the part of one that a unit holds.
 struct TensorSpec {
-  std::string name;     ///< "block 2 attention.qkv.weight"
-  Index id = 0;         ///< its number in the model, the same for every wrap and N: keys random numbers and digests
-  Index size = 0;       ///< elements
+  std::string name;  ///< "block 2 attention.qkv.weight"
+  Index id = 0;      ///< its number in the model, the same for every wrap and N: keys random numbers and digests
+  Index size = 0;    ///< elements
+  Index first = 0;   ///< its first element's index in the model's tensor: not 0 where a unit holds a later part of one
   bool decays = false;  ///< weight decay applies: matrices only
   Initialization initialization;
 };
@@ -63,6 +65,9 @@ class FlatUnit {
   Index elements_ = 0;
   Index size_ = 0;
 };
+
+/// Writes zeros where no tensor is: gaps and padding of the flat range [begin, begin + out.size).
+void clear_gaps(Kernels& kernels, const FlatUnit& unit, Index begin, Array out);
 
 /// size() of each unit, and slice_size() of each.
 std::vector<Index> unit_sizes(const std::vector<FlatUnit>& units);

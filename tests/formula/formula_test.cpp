@@ -163,7 +163,7 @@ TEST(Traffic, BucketsChangeTheNumberOfCallsAndNeverTheBytes) {
 TEST(Gathers, FollowTheUsesOfAMicroStep) {
   // Uses with three units of blocks: E 1 2 3 E 3 2 1.
   const auto check = [](Index prefetch, bool reshard, std::vector<Index> times, Index peak) {
-    const stage3_params::Gathers got = stage3_params::gathers({10, 100, 200, 300}, prefetch, reshard);
+    const formula::Gathers got = formula::gathers({10, 100, 200, 300}, prefetch, reshard);
     EXPECT_EQ(got.times, times) << "prefetch " << prefetch;
     EXPECT_EQ(got.peak, peak) << "prefetch " << prefetch;
   };
@@ -202,7 +202,7 @@ TEST(Gathers, EqualAPlainSimulationForEveryDepth) {
           if (std::find(uses.begin() + static_cast<std::ptrdiff_t>(now) + 1, kept_until, uses[now]) == kept_until)
             held.erase(uses[now]);
         }
-        const auto got = stage3_params::gathers(sizes, static_cast<Index>(prefetch), reshard);
+        const auto got = formula::gathers(sizes, static_cast<Index>(prefetch), reshard);
         EXPECT_EQ(got.times, times);
         EXPECT_EQ(got.peak, peak);
       }
@@ -215,12 +215,12 @@ TEST(Plan, TheLargestModelThatFitsDoesAndOneLayerMoreDoesNot) {
   for (const tools::Stage& stage : tools::stages()) {
     Setting s = small(4);
     s.width = 64;
-    s.layers = tools::largest_that_fits(stage, s, kMemory);
+    s.layers = tools::largest_that_fits(stage, s, {.device = kMemory, .host = {}});
     ASSERT_GT(s.layers, 0);
     EXPECT_LE(formula::total_memory(stage.formula(s)), kMemory);
     ++s.layers;
     EXPECT_GT(formula::total_memory(stage.formula(s)), kMemory);
-    EXPECT_EQ(tools::largest_that_fits(stage, s, 1000), -1);
+    EXPECT_EQ(tools::largest_that_fits(stage, s, {.device = 1000, .host = {}}), -1);
   }
 }
 
