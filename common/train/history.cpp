@@ -14,7 +14,7 @@ std::map<std::string, double> by_name(const StepSeconds& seconds) {
           {"compute", seconds.compute()},
           {"communication_exposed", seconds.communication},
           {"optimizer", seconds.optimizer},
-          {"offload", 0.0}};
+          {"offload", seconds.offload}};
 }
 
 }  // namespace

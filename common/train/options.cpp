@@ -224,6 +224,19 @@ void add_as_world_option(CLI::App& app, Options& options) {
             {option_group::kArithmetic, "N", "follow the order of additions of N ranks", ""});
 }
 
+void add_delay_options(CLI::App& app, Options& options) {
+  add_flag(app, "--delayed-update", options.delayed_update,
+           {option_group::kOptimizer, "",
+            "apply each gradient one step late, so that the host updates beside the next step", "off"});
+  add_whole(app, "--delay-after", options.delay_after, 0, kMost,
+            {option_group::kOptimizer, "STEPS", "with --delayed-update: steps that are updated at once first", ""});
+}
+
+void add_tile_option(CLI::App& app, Options& options) {
+  add_whole(app, "--tile", options.tiles, 1, 10'000,
+            {option_group::kMemory, "T", "compute a block's large products in T parts, each a unit of its own", ""});
+}
+
 std::optional<Options> parse_options(const Program& program, int argc, const char* const* argv, int world,
                                      std::string& text) {
   Options options;
@@ -265,6 +278,7 @@ std::optional<Options> parse_options(const Program& program, int argc, const cha
       options.offered.push_back(option->get_lnames()[0]);
   }
   derive(program, options, world);
+  program.check(options, world);
   return options;
 }
 
@@ -309,6 +323,9 @@ nlohmann::json to_json(const Options& options) {
       {"prefetch", options.prefetch},
       {"reshard-after-forward", options.reshard_after_forward ? "on" : "off"},
       {"as-world", options.as_world},
+      {"delayed-update", options.delayed_update},
+      {"delay-after", options.delay_after},
+      {"tile", options.tiles},
       {"backend", "cpu"},  // what `auto` means in a build without another
       {"device-memory", or_null(options.device_memory)},
       {"host-memory", or_null(options.host_memory)},

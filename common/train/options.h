@@ -50,6 +50,9 @@ struct Options {
   bool reshard_after_forward = true;  ///< likewise
   Index shard_group = 0;              ///< offered by programs that shard parameters; 0 before derive(): all ranks
   Index as_world = 1;                 ///< offered by the baseline
+  bool delayed_update = false;        ///< offered by the baseline and by programs that update on the host
+  Index delay_after = 40;             ///< likewise: steps before the delay begins
+  Index tiles = 1;                    ///< likewise: parts in which a block's large products are computed
   Backend backend = Backend::automatic;
   std::optional<Index> device_memory;
   std::optional<Index> host_memory;
@@ -75,6 +78,16 @@ struct Program {
   std::string why_no_local_first;
   /// Adds the options that this program alone offers (none by default).
   std::function<void(CLI::App&, Options&)> add_options = [](CLI::App&, Options&) {};
+  /// Checks the program's own options once the shared ones are derived, for a run of `world` ranks; throws
+  /// UnusableInput.
+  std::function<void(Options&, Index world)> check = [](Options&, Index) {};
+  /// The program's own options under their names, for summary.json; and rows of the plan: a word, and what it says.
+  std::function<nlohmann::json()> own_options = [] { return nlohmann::json::object(); };
+  std::function<std::vector<std::pair<std::string, std::string>>()> plan_rows = [] {
+    return std::vector<std::pair<std::string, std::string>>();
+  };
+  /// Takes, on rank 0 alone, what one run at a time may have; throws UnusableInput.
+  std::function<void()> claim = [] {};
   /// Builds the trainer.
   std::function<std::unique_ptr<Trainer>(const Context&)> make_trainer;
   /// The program's memory and traffic formula.
@@ -103,6 +116,10 @@ void add_gather_options(CLI::App& app, Options& options);
 void add_shard_group_option(CLI::App& app, Options& options);
 /// Adds `--as-world`: for the baseline.
 void add_as_world_option(CLI::App& app, Options& options);
+/// Adds `--tile`: for programs that gather parameters from slow memory, and for the baseline.
+void add_tile_option(CLI::App& app, Options& options);
+/// Adds `--delayed-update` and `--delay-after`: for programs that update on the host, and for the baseline.
+void add_delay_options(CLI::App& app, Options& options);
 
 /// Checks what depends on several options and derives the rest (model sizes, batches), for a run of `world` ranks.
 /// Throws UnusableInput.

@@ -76,6 +76,23 @@ void derive(const Program& program, Options& options, Index world) {
         S, world, world == 1 ? "" : "s", fits));
   }
 
+  if (options.tiles > config.width) {
+    throw UnusableInput(
+        fmt::format("--tile {} is more than the {} outputs of a product of --width {}; at most {} would do",
+                    options.tiles, config.width, config.width, config.width));
+  }
+  if (options.tiles > 1 && options.wrap > 1) {
+    throw UnusableInput(
+        fmt::format("--tile {} makes units smaller than a block, and --wrap {} larger; one of them would do",
+                    options.tiles, options.wrap));
+  }
+  if (options.tiles > 1 && options.checkpoint_activations) {
+    throw UnusableInput(fmt::format(
+        "--tile {} with --checkpoint-activations would need all parts of a block at once to compute it again; "
+        "one of them would do",
+        options.tiles));
+  }
+
   AdamWOptions& adamw = options.optimizer;
   adamw.steps = options.steps;
   if (adamw.min_learning_rate > 0 && adamw.schedule == Schedule::constant) {
@@ -114,7 +131,8 @@ Context make_context(const Options& options, Index world, Device& device, RankGr
           .model = {.dtype = options.dtype(),
                     .checkpoint_activations = options.checkpoint_activations,
                     .dropout = options.dropout,
-                    .seed = options.seed},
+                    .seed = options.seed,
+                    .tiles = options.tiles},
           .seed = options.seed,
           .micro_batch = options.micro_batch,
           .micro_steps = options.micro_steps,
@@ -123,7 +141,8 @@ Context make_context(const Options& options, Index world, Device& device, RankGr
           .wrap = options.wrap,
           .bucket_bytes = options.bucket_bytes,
           .prefetch = options.prefetch,
-          .reshard_after_forward = options.reshard_after_forward};
+          .reshard_after_forward = options.reshard_after_forward,
+          .delay_after = options.delayed_update ? std::optional(options.delay_after) : std::nullopt};
 }
 
 formula::Setting formula_setting(const Options& options, Index world) {
@@ -147,6 +166,8 @@ formula::Setting formula_setting(const Options& options, Index world) {
   setting.native = options.collectives == CollectiveKind::native;
   setting.library_products = options.products == ProductKind::library;
   setting.threads = options.threads;
+  setting.delayed_update = options.delayed_update;
+  setting.tiles = options.tiles;
   setting.prefetch = options.prefetch;
   setting.reshard_after_forward = options.reshard_after_forward;
   return setting;

@@ -46,18 +46,25 @@ std::string optimizer_text(const AdamWOptions& o) {
 }
 
 std::string formula_text(const formula::Formula& formula) {
-  std::string text = "memory of each rank, by formula\n";
-  Index total = 0;
   const auto line = [](std::string_view name, Index bytes) {
     return fmt::format("  {:<18} {:>17}  {:>12}\n", name, grouped(bytes), format_bytes(bytes));
   };
-  for (int c = 0; c < kCategories; ++c) {  // in the ledger's order: the model states first
-    const auto found = formula.memory.find(std::string(name(static_cast<Category>(c))));
-    if (found == formula.memory.end()) continue;
-    text += line(found->first, found->second);
-    total += found->second;
-  }
-  text += line("total", total);
+  const auto tier = [&line](const std::string& head, const std::map<std::string, Index>& memory) {
+    std::string rows = head;
+    Index total = 0;
+    for (int c = 0; c < kCategories; ++c) {  // in the ledger's order: the model states first
+      const auto found = memory.find(std::string(name(static_cast<Category>(c))));
+      if (found == memory.end()) continue;
+      rows += line(found->first, found->second);
+      total += found->second;
+    }
+    return rows + line("total", total);
+  };
+  const bool one_tier = formula.host_memory.empty() && formula.nvme_memory.empty();
+  std::string text =
+      tier(one_tier ? "memory of each rank, by formula\n" : "device memory of each rank, by formula\n", formula.memory);
+  if (!formula.host_memory.empty()) text += tier("host memory of each rank, by formula\n", formula.host_memory);
+  if (!formula.nvme_memory.empty()) text += tier("swap file of each rank, by formula\n", formula.nvme_memory);
   text += "sent by each rank in a step, by formula\n";
   bool any = false;
   for (const auto& [purpose, sent] : formula.communication) {
@@ -67,6 +74,11 @@ std::string formula_text(const formula::Formula& formula) {
                         sent.calls, sent.collective);
   }
   if (!any) text += "  nothing\n";
+  if (!formula.offload.empty()) text += "moved between tiers by each rank in a step, by formula\n";
+  for (const char* direction : {"down", "up", "read", "written"}) {
+    const auto found = formula.offload.find(direction);
+    if (found != formula.offload.end()) text += line(found->first, found->second);
+  }
   return text;
 }
 
@@ -124,6 +136,11 @@ std::string plan_text(const Program& program, const Options& options, const Cont
   if (!program.single_process) {
     text += row("collectives", facts.collectives);
     text += row("buckets", bucket_text(options, context, units));
+  }
+  for (const auto& [word, what] : program.plan_rows()) text += row(word, what);
+  if (options.delayed_update) {
+    text += row("update", fmt::format("delayed: after {} a gradient is applied one step late",
+                                      counted(options.delay_after, "step")));
   }
   return text + formula_text(program.formula(setting));
 }

@@ -9,7 +9,7 @@ namespace zero {
 
 double printable(double value) { return std::isnan(value) ? std::abs(value) : value; }
 
-double StepSeconds::compute() const { return std::max(0.0, total - communication - optimizer); }
+double StepSeconds::compute() const { return std::max(0.0, total - communication - optimizer - offload); }
 
 StepTable::StepTable(Index steps, Index tokens_per_step) : steps_(steps), tokens_per_step_(tokens_per_step) {
   // 1, 2, 5, 10, 20, 50, ...: a stride that a reader can count in.

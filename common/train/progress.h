@@ -17,6 +17,7 @@ struct StepSeconds {
   double total = 0;
   double communication = 0;  ///< waited for: nothing is hidden behind computing on the CPU
   double optimizer = 0;
+  double offload = 0;  ///< waited for between tiers, outside the optimizer
 
   [[nodiscard]] double compute() const;  ///< the rest
 };

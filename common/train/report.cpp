@@ -2,6 +2,8 @@
 
 #include <fmt/format.h>
 
+#include <utility>
+
 #include "common/base/bytes.h"
 #include "common/base/error.h"
 #include "common/train/machine.h"
@@ -10,13 +12,25 @@ namespace zero {
 namespace {
 
 Index memory_formula(const formula::Formula& formula, Tier tier, std::string_view category) {
-  const auto found = formula.memory.find(std::string(category));
-  return tier == Tier::device && found != formula.memory.end() ? found->second : 0;
+  const auto& memory = tier == Tier::device ? formula.memory
+                       : tier == Tier::host ? formula.host_memory
+                                            : formula.nvme_memory;
+  const auto found = memory.find(std::string(category));
+  return found == memory.end() ? 0 : found->second;
 }
 
 formula::Sent sent_formula(const formula::Formula& formula, std::string_view purpose) {
   const auto found = formula.communication.find(std::string(purpose));
   return found == formula.communication.end() ? formula::Sent{} : found->second;
+}
+
+/// The directions in which bytes move between tiers, under their names.
+constexpr std::array<std::pair<const char*, Index Transfers::*>, 4> kDirections = {
+    {{"down", &Transfers::down}, {"up", &Transfers::up}, {"read", &Transfers::read}, {"written", &Transfers::written}}};
+
+Index moved_formula(const formula::Formula& formula, const char* direction) {
+  const auto found = formula.offload.find(direction);
+  return found == formula.offload.end() ? 0 : found->second;
 }
 
 /// "1.7 MiB (1,782,579 bytes)": two sizes that differ by a byte look different.
@@ -26,9 +40,10 @@ std::string exact(Index bytes) {
 
 }  // namespace
 
-void TrafficLog::record(const RankGroups& groups, Index t) {
+void TrafficLog::record(const RankGroups& groups, const Transfers& transfers, Index t) {
   std::array<Traffic, kPurposes> now;
   bool changed = false;
+  for (const auto& [direction, bytes] : kDirections) changed = changed || transfers.*bytes != last_transfers_.*bytes;
   for (int p = 0; p < kPurposes; ++p) {
     now[p] = groups.traffic(static_cast<Purpose>(p));
     // Digests and agreements come when they come.
@@ -37,6 +52,7 @@ void TrafficLog::record(const RankGroups& groups, Index t) {
   }
   if (!empty_ && changed && first_change_ == 0) first_change_ = t;
   last_ = now;
+  last_transfers_ = transfers;
   empty_ = false;
 }
 
@@ -57,6 +73,7 @@ RankReport measure(const MemoryLedger& ledger, const TrafficLog& traffic) {
     report.sent[p] = traffic.last()[p].sent;
     report.calls[p] = traffic.last()[p].calls;
   }
+  report.moved = traffic.last_transfers();
   report.traffic_change = traffic.first_change();
   return report;
 }
@@ -150,11 +167,39 @@ std::vector<std::string> Report::communication_lines() const {
   return lines;
 }
 
+nlohmann::json Report::offload_json() const {
+  nlohmann::json all = nlohmann::json::array();
+  for (std::size_t r = 0; r < ranks.size() && !formula.offload.empty(); ++r) {
+    nlohmann::json rank = {{"rank", r}};
+    for (const auto& [direction, bytes] : kDirections) {
+      rank[direction] = {{"formula", moved_formula(formula, direction)}, {"moved", ranks[r].moved.*bytes}};
+    }
+    all.push_back(rank);
+  }
+  return {{"ranks", all}};
+}
+
+std::vector<std::string> Report::offload_lines() const {
+  std::vector<std::string> lines;
+  for (std::size_t r = 0; r < ranks.size(); ++r) {
+    for (const auto& [direction, bytes] : kDirections) {
+      const Index by_formula = moved_formula(formula, direction), moved = ranks[r].moved.*bytes;
+      if (moved == by_formula) continue;
+      lines.push_back(fmt::format("moved: rank {} moved {} {} in a step, and the formula says {}", r, exact(moved),
+                                  direction, exact(by_formula)));
+    }
+  }
+  if (lines.empty() && !formula.offload.empty()) {
+    lines.emplace_back("moved:  moved = formula between tiers, in every step, on every rank");
+  }
+  return lines;
+}
+
 void Report::check_steady() const {
   for (std::size_t r = 0; r < ranks.size(); ++r) {
     if (ranks[r].traffic_change == 0) continue;
     throw ResultFailure(
-        fmt::format("rank {} sent in step {} not what it sent in the step before", r, ranks[r].traffic_change));
+        fmt::format("rank {} sent or moved in step {} not what it did in the step before", r, ranks[r].traffic_change));
   }
 }
 

@@ -10,24 +10,26 @@
 #include <nlohmann/json.hpp>
 
 #include "common/comm/communicator.h"
-#include "common/device/memory_ledger.h"
+#include "common/device/device.h"
 #include "common/formula/formula.h"
 #include "common/train/groups.h"
 
 namespace zero {
 
-/// What a rank sends in a step, which must be the same in every step.
+/// What a rank sends and moves between tiers in a step, which must be the same in every step.
 class TrafficLog {
  public:
-  /// Takes the communicators' counts of step t.
-  void record(const RankGroups& groups, Index t);
+  /// Takes the counts of step t: of the communicators, and between tiers.
+  void record(const RankGroups& groups, const Transfers& transfers, Index t);
 
   [[nodiscard]] const std::array<Traffic, kPurposes>& last() const { return last_; }
-  /// The first step that sent something else than the one before; 0 when there is none.
+  [[nodiscard]] const Transfers& last_transfers() const { return last_transfers_; }
+  /// The first step that sent or moved something else than the one before; 0 when there is none.
   [[nodiscard]] Index first_change() const { return first_change_; }
 
  private:
   std::array<Traffic, kPurposes> last_;
+  Transfers last_transfers_;
   bool empty_ = true;
   Index first_change_ = 0;
 };
@@ -44,6 +46,7 @@ struct RankReport {
   std::array<TierReport, kTiers> tiers;
   std::array<Index, kPurposes> sent{};
   std::array<Index, kPurposes> calls{};
+  Transfers moved;
   Index traffic_change = 0;  ///< TrafficLog::first_change()
 };
 
@@ -65,6 +68,9 @@ struct Report {
   /// What rank 0 held of activations, beside the formula by layer.
   [[nodiscard]] std::string activations_line() const;
   [[nodiscard]] std::vector<std::string> communication_lines() const;
+  /// The member `offload`: no ranks where nothing moves between tiers. Lines likewise.
+  [[nodiscard]] nlohmann::json offload_json() const;
+  [[nodiscard]] std::vector<std::string> offload_lines() const;
   /// Throws ResultFailure when a rank's steps did not all send the same.
   void check_steady() const;
 };

@@ -45,10 +45,10 @@ std::string data_path(const Options& options) {
 
 /// A run that the machine cannot hold would be killed without a word by the kernel.
 void check_fits(const Program& program, const Options& options, const Ranks& ranks) {
+  const formula::Formula formula = program.formula(formula_setting(options, options.order_world(ranks.size)));
   Index held = 0;
-  for (const auto& [category, bytes] :
-       program.formula(formula_setting(options, options.order_world(ranks.size))).memory) {
-    held += bytes;
+  for (const auto* memory : {&formula.memory, &formula.host_memory}) {
+    for (const auto& [category, bytes] : *memory) held += bytes;
   }
   const Index here = ranks_here();
   const std::optional<Index> there_is = machine_memory();
@@ -78,6 +78,8 @@ class Run {
   StepResult step(Index t, StepSeconds& spent);
   /// Opens the data: with evaluations, the last tenth of it is held out.
   void make_samplers();
+  /// The digests of the states; an error of one rank alone ends the job here. Collective.
+  StateDigests digest();
   /// The mean loss of the held-out sequences; an error of one rank alone ends the job here. Collective.
   double evaluate();
   ExitStatus finish(Index t, const StepResult& last, const StateDigests& digests);
@@ -112,7 +114,7 @@ Run::Run(const Program& program, const Options& options, const Ranks& ranks)
     return make_device(options);
   });
 
-  const std::vector<FlatUnit> units = model_units(options.config, options.wrap, options.shard_group);
+  const std::vector<FlatUnit> units = model_units(options.config, options.wrap, options.shard_group, options.tiles);
   groups_ = std::make_unique<RankGroups>(ranks.comm, group_setting(options), units, *device_);
   probe_products(*device_, groups_->world(), options.dtype());
 
@@ -124,7 +126,9 @@ Run::Run(const Program& program, const Options& options, const Ranks& ranks)
                         options.dtype() == Dtype::bf16 ? device_->products().bf16_description()
                                                        : device_->products().description(),
                         groups_->group().description()}));
+  on_rank0(ranks, program.claim);
   trainer_ = agree_to_make(ranks.comm, [&] { return program.make_trainer(context); });
+  if (const std::string storage = trainer_->storage(); !storage.empty()) say(ranks, "swap files by " + storage + "\n");
   if (options.verify) {
     const bool exact = options.collectives == CollectiveKind::canonical || ranks.size == 1;
     verifier_ = std::make_unique<Verifier>(ranks, options, context.world, *sampler_, exact);
@@ -136,6 +140,7 @@ Run::Run(const Program& program, const Options& options, const Ranks& ranks)
 StepResult Run::step(Index t, StepSeconds& spent) {
   try {
     groups_->clear_traffic();
+    device_->clear_transfers();
     timers_ = {};
     StepResult result;
     {
@@ -144,6 +149,7 @@ StepResult Run::step(Index t, StepSeconds& spent) {
     }
     spent.communication = groups_->seconds();
     spent.optimizer = timers_.optimizer;
+    spent.offload = timers_.offload;
     return result;
   } catch (const std::exception& error) {
     fail_alone(ranks_, error);
@@ -157,8 +163,9 @@ ExitStatus Run::train() {
     StepSeconds spent;
     const StepResult result = step(t, spent);
     const bool finite = result.verdict != Verdict::not_finite;
-    // A step that was not taken published nothing.
-    if (finite || (t == 1 && !options_.skip_not_finite)) traffic_.record(*groups_, t);
+    // A step that was not taken published nothing, and with a delayed update a step may publish never or twice.
+    const bool usual = finite && result.updates == 1;
+    if (usual || (t == 1 && !finite && !options_.skip_not_finite)) traffic_.record(*groups_, device_->transfers(), t);
     history_.add(result, spent);
     if (verifier_) verifier_->check(t, result, *trainer_);
 
@@ -166,7 +173,7 @@ ExitStatus Run::train() {
     const bool last = t == options_.steps || (!finite && gives_up);
     std::optional<StateDigests> digests;
     if (last || (options_.digest_every > 0 && t % options_.digest_every == 0)) {
-      digests = digest_state(*trainer_, device_->kernels(), groups_->world(), groups_->group());
+      digests = digest();
     }
     const double rate = learning_rate(options_.optimizer, t);
     std::string line = table.line(t, result, rate, spent.total);
@@ -194,6 +201,14 @@ ExitStatus Run::train() {
   }
 }
 
+StateDigests Run::digest() {
+  try {
+    return digest_state(*trainer_, device_->kernels(), groups_->world(), groups_->group());
+  } catch (const ResourceFailure& error) {  // reading states from storage
+    fail_alone(ranks_, error);
+  }
+}
+
 void Run::make_samplers() {
   const Index context = options_.config.context;
   if (options_.eval_every > 0) {
@@ -218,16 +233,18 @@ nlohmann::json Run::summary(const StateDigests& digests, const Report& report) c
     parameters += unit.elements();
     padded += unit.size();
   }
+  nlohmann::json options = to_json(options_);
+  options.update(program_.own_options());
   nlohmann::json all = {{"schema", 1},
                         {"executable", program_.name},
                         {"world", ranks_.size},
-                        {"options", to_json(options_)},
+                        {"options", options},
                         {"parameters", parameters},
                         {"padded_parameters", padded},
                         {"digest", to_json(digests)},
                         {"memory", report.memory_json()},
                         {"communication", report.communication_json()},
-                        {"offload", {{"ranks", nlohmann::json::array()}}}};
+                        {"offload", report.offload_json()}};
   history_.write(all, tokens_per_step());
   return all;
 }
@@ -263,6 +280,7 @@ ExitStatus Run::finish(Index t, const StepResult& last, const StateDigests& dige
   for (const std::string& line : report.memory_lines()) text += line + "\n";
   text += report.activations_line() + "\n";
   for (const std::string& line : report.communication_lines()) text += line + "\n";
+  for (const std::string& line : report.offload_lines()) text += line + "\n";
   if (verifier_ && verifier_->exact()) {
     text += fmt::format("verify: the same bytes as the unsharded baseline after each of {} steps\n", t);
   } else if (verifier_ && verifier_->largest_difference() == 0) {
@@ -302,7 +320,7 @@ int run_rank(const Program& program, int argc, const char* const* argv, const Ra
     return static_cast<int>(error.status());
   } catch (const std::exception& error) {
     // Not one of ours (memory for a vector, say), so not one that the ranks agreed on.
-    print_error(ranks.size == 1 ? error.what() : fmt::format("rank {}: {}", ranks.rank, error.what()));
+    print_error(ranks.size == 1 ? error.what() : of_rank(ranks.rank, error.what()));
     abort_job(ExitStatus::failed);
   }
 }

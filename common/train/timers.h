@@ -9,6 +9,7 @@ namespace zero {
 /// Seconds of the step under way; the loop sets them to zero before each step, trainers add to them.
 struct Timers {
   double optimizer = 0;  ///< the update of the model states: clipping aside, without communication
+  double offload = 0;    ///< waiting for what moves between tiers, outside the update
 };
 
 /// Adds the time from construction to destruction to `total`, which outlives it.

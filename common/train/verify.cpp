@@ -84,7 +84,7 @@ struct Verifier::Comparison {
     const TensorSpec* spec;
     ConstArray values;
   };
-  std::map<std::pair<Index, Index>, Tensor> tensors;  ///< by kind and tensor
+  std::map<std::array<Index, 3>, Tensor> tensors;  ///< by kind, tensor and its first element: units may hold parts
   Index step;
   double largest = 0;
   std::string first;  ///< the first difference, in words
@@ -92,7 +92,7 @@ struct Verifier::Comparison {
 
   Comparison(const Trainer& reference, Index t) : step(t) {
     for_each_part(reference, [&](StateKind kind, const TensorPart& part, ConstArray values) {
-      tensors[{static_cast<Index>(kind), part.tensor->id}] = {part.tensor, values};
+      tensors[{static_cast<Index>(kind), part.tensor->id, part.tensor_begin}] = {part.tensor, values};
     });
   }
 
@@ -100,15 +100,18 @@ struct Verifier::Comparison {
   void add(int rank, const Header& part, Index begin, ConstArray values) {
     const Index size = values.size;
     compared[part.kind] += size;
-    const auto found = tensors.find({part.kind, part.tensor});
-    if (found == tensors.end()) return;  // check_complete() finds the counts different
+    auto found = tensors.upper_bound({part.kind, part.tensor, begin});
+    if (found == tensors.begin()) return;  // check_complete() finds the counts different
+    --found;
     const Tensor& tensor = found->second;
-    if (std::memcmp(values.data, tensor.values.part(begin, size).data, static_cast<std::size_t>(values.bytes())) == 0) {
+    const Index at = begin - found->first[2];  // in the part of the tensor that the baseline's unit holds
+    if (found->first[0] != part.kind || found->first[1] != part.tensor || at + size > tensor.values.size) return;
+    if (std::memcmp(values.data, tensor.values.part(at, size).data, static_cast<std::size_t>(values.bytes())) == 0) {
       return;
     }
     for (Index i = 0; i < size; ++i) {
       const float got = element(values, i);
-      const float expected = element(tensor.values, begin + i);
+      const float expected = element(tensor.values, at + i);
       largest = std::max(largest, difference(got, expected));
       const bool bits_differ = std::bit_cast<std::uint32_t>(got) != std::bit_cast<std::uint32_t>(expected);
       if (!first.empty() || !bits_differ) continue;
@@ -121,7 +124,7 @@ struct Verifier::Comparison {
   void check_complete(int ranks, int groups) const {
     for (int kind = 0; kind < kStateKinds; ++kind) {
       Index elements = 0;
-      for (const auto& [key, tensor] : tensors) elements += key.first == kind ? tensor.spec->size : 0;
+      for (const auto& [key, tensor] : tensors) elements += key[0] == kind ? tensor.values.size : 0;
       if (compared[kind] == groups * elements || compared[kind] == ranks * elements) continue;
       throw ResultFailure(fmt::format("{}: the ranks keep {} elements of {}, and the baseline has {}", when(step),
                                       compared[kind], name(static_cast<StateKind>(kind)), elements));

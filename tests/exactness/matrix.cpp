@@ -1,5 +1,7 @@
 #include "tests/exactness/matrix.h"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <map>
 #include <optional>
@@ -99,10 +101,39 @@ const std::vector<Factor>& matrix_factors() {
     return Factor::Value{"shard group " + std::to_string(size), [size](S& s) { s.shard_group = size; },
                          [](const S& s) { return s.stage == Stage::parameters && s.world % s.shard_group == 0; }};
   };
+  const auto offload = [](Tier optimizer, Tier parameters, bool delayed = false, Index tiles = 1) {
+    const bool both = parameters != Tier::device;
+    return Factor::Value{
+        fmt::format("optimizer on {}{}{}{}", name(optimizer),
+                    both ? fmt::format(" and parameters on {}", name(parameters)) : "",
+                    delayed ? ", update delayed" : "", tiles > 1 ? fmt::format(", {} tiles", tiles) : ""),
+        [=](S& s) {
+          s.optimizer_tier = optimizer, s.parameters_tier = parameters;
+          s.tiles = tiles;
+          if (delayed) s.delay_after = 1;
+        },
+        [=](const S& s) {
+          const bool stage2 = s.stage == Stage::gradients && !both;
+          if (tiles > 1 && (s.wrap > 1 || s.checkpoint_activations)) return false;
+          return (stage2 || s.stage == Stage::parameters) && s.shard_group == 0;
+        }};
+  };
   static const std::vector<Factor> factors = {
       {"ranks", {ranks(1), ranks(2), ranks(3), ranks(4), ranks(5), ranks(7), ranks(8)}},
       {"stage", {stage(Stage::ddp), stage(Stage::optimizer), stage(Stage::gradients), stage(Stage::parameters)}},
       {"shard group", {{"one group", [](S&) {}}, group(1), group(2), group(4)}},
+      {"offload",
+       {{"no offload", [](S&) {}},
+        offload(Tier::host, Tier::device),
+        offload(Tier::nvme, Tier::device),
+        offload(Tier::host, Tier::host),
+        offload(Tier::host, Tier::nvme),
+        offload(Tier::nvme, Tier::host),
+        offload(Tier::nvme, Tier::nvme),
+        offload(Tier::host, Tier::device, true),
+        offload(Tier::host, Tier::nvme, true),
+        offload(Tier::host, Tier::device, false, 2),
+        offload(Tier::nvme, Tier::nvme, false, 3)}},
       {"prefetch",
        {{"prefetch 1", [](S&) {}},
         {"prefetch 0", [](S& s) { s.prefetch = 0; }, stage3},

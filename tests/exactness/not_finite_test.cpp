@@ -67,6 +67,11 @@ void in_every_stage(const Check& check) {
     for (const Stage stage : {Stage::ddp, Stage::optimizer, Stage::gradients, Stage::parameters}) {
       for (const int rank : {0, testing::world_size() - 1}) check(setting(stage, dtype), rank);
     }
+    for (const Tier tier : {Tier::host, Tier::nvme}) {
+      RunSetting offload = setting(Stage::parameters, dtype);
+      offload.optimizer_tier = offload.parameters_tier = tier;
+      check(offload, testing::world_size() - 1);
+    }
   }
 }
 

@@ -2,7 +2,7 @@ add_library(stage_run STATIC ${CMAKE_CURRENT_LIST_DIR}/../support/stage_run.cpp
                              ${CMAKE_CURRENT_LIST_DIR}/../support/poisoned_device.cpp)
 target_link_libraries(stage_run PUBLIC baseline_trainer stage0_ddp_trainer stage1_optimizer_trainer stage2_gradients_trainer
                       stage3_params_trainer stage0_ddp_formula stage1_optimizer_formula stage2_gradients_formula
-                      stage3_params_formula)
+                      stage3_params_formula offload_trainer offload_formula)
 if(ZERO_HAVE_DNNL)
   target_compile_definitions(stage_run PUBLIC ZERO_HAVE_DNNL)
 endif()

@@ -133,5 +133,28 @@ TEST(Memory, EveryLargeBlockOfEveryStageIsInTheLedgerOrAListedLibrarys) {
   }
 }
 
+TEST(Memory, EveryLargeBlockOfOffloadIsInTheLedgerOrAListedLibrarys) {
+  for (const Tier parameters : {Tier::device, Tier::host, Tier::nvme}) {
+    for (const Tier optimizer : {Tier::host, Tier::nvme}) {
+      RunSetting setting;
+      setting.stage = parameters == Tier::device ? Stage::gradients : Stage::parameters;
+      setting.optimizer_tier = optimizer;
+      setting.parameters_tier = parameters;
+      setting.config = find_preset("tiny")->config;
+      setting.data = ZERO_TEST_DATA "/../../docs/corpus.txt";
+      setting.world = testing::world_size();
+      setting.steps = 2;
+      setting.dtype = Dtype::bf16;
+      setting.offload_threads = 2;
+      setting.tiles = optimizer == Tier::nvme ? 2 : 1;
+      if (optimizer == Tier::host) setting.delay_after = 0;
+      watching = true;
+      run(setting, MPI_COMM_WORLD);
+      watching = false;
+      EXPECT_EQ(offences.exchange(0), 0) << setting.describe() << ": " << first_offence;
+    }
+  }
+}
+
 }  // namespace
 }  // namespace zero::test

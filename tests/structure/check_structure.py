@@ -2,8 +2,9 @@
 """Checks the promises about the shape of the source: check_structure.py ROOT.
 
 - Neighbouring trainers differ by few lines, so that the difference between two stages is the lesson.
-- common/ names no stage and has no switch on one; stage folders do not include each other; formulas include no ledger,
-  units or trainers; the layers of common/ include only what is below them.
+- common/ names no stage and has no switch on one; it does not know offload; stage folders and offload do not include
+  each other; formulas include no ledger, units, trainers or storage; the layers of common/ include only what is below
+  them.
 """
 
 import difflib
@@ -13,6 +14,7 @@ import sys
 
 MOST_CHANGED_LINES = 110
 STAGES = ["stage0_ddp", "stage1_optimizer", "stage2_gradients", "stage3_params"]
+PROGRAMS = [*STAGES, "offload"]  # folders with a trainer and a formula of their own
 # What each layer of common/ may include besides itself.
 BELOW = {
     "base": set(),
@@ -20,6 +22,7 @@ BELOW = {
     "comm": {"base", "device"},
     "shard": {"base", "device"},
     "data": {"base"},
+    "storage": {"base", "device"},
     "optim": {"base", "device", "shard", "comm"},
     "model": {"base", "device", "shard"},
     "formula": {"base"},
@@ -52,21 +55,23 @@ for path in sorted((root / "common").rglob("*")):
         where = f"{path.relative_to(root)}:{number}"
         if re.search(r"\bstages? *[0-9]|stage[0-9]_", line, re.IGNORECASE) and layer != "formula":
             faults.append(f"{where}: common/ names a stage: {line.strip()}")
+        if re.match(r'#include "offload/', line):
+            faults.append(f"{where}: common/ includes offload: {line}")
         included = re.match(r'#include "common/(\w+)/', line)
         if included and included.group(1) != layer and included.group(1) not in BELOW[layer]:
             faults.append(f"{where}: {layer} includes {included.group(1)}, which is not below it")
 
-for stage in STAGES:
-    for path in sorted((root / stage).glob("*.[hc]*")):
+for program in PROGRAMS:
+    for path in sorted((root / program).glob("*.[hc]*")):
         for number, line in enumerate(lines(path), 1):
-            included = re.match(r'#include "(stage\w+)/', line)
-            if included and included.group(1) != stage:
-                faults.append(f"{path.relative_to(root)}:{number}: a stage includes another: {line}")
+            included = re.match(r'#include "(stage\w+|offload)/', line)
+            if included and included.group(1) != program:
+                faults.append(f"{path.relative_to(root)}:{number}: {program} includes {included.group(1)}: {line}")
 
-for path in [*(root / "common/formula").glob("*"), *(p for s in STAGES for p in (root / s).glob("formula.*"))]:
+for path in [*(root / "common/formula").glob("*"), *(p for s in PROGRAMS for p in (root / s).glob("formula.*"))]:
     for number, line in enumerate(lines(path), 1):
         included = re.match(r'#include "(.*)"', line)
-        if included and not re.match(r"common/(formula/|base/types\.h)|stage\w+/formula\.h", included.group(1)):
+        if included and not re.match(r"common/(formula/|base/types\.h)|(stage\w+|offload)/formula\.h", included.group(1)):
             faults.append(f"{path.relative_to(root)}:{number}: a formula includes {included.group(1)}")
 
 for fault in faults:

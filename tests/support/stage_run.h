@@ -6,11 +6,13 @@
 #include <array>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "common/comm/communicator.h"
 #include "common/formula/formula.h"
+#include "common/storage/block_file.h"
 #include "common/train/groups.h"
 #include "common/train/trainer.h"
 
@@ -42,6 +44,13 @@ struct RunSetting {
   ProductKind products = ProductKind::canonical;
   CollectiveKind collectives = CollectiveKind::canonical;
   TransportKind transport = TransportKind::automatic;
+  /// Stages 2 and 3: where the optimizer states and (stage 3) the parameters live; the first says that it is offload.
+  Tier optimizer_tier = Tier::device;
+  Tier parameters_tier = Tier::device;
+  int offload_threads = 1;
+  OpenBlockFile open_file = nullptr;  ///< makes this rank's swap file; by default one among the temporary files
+  Index tiles = 1;                    ///< offload and the baseline
+  std::optional<Index> delay_after;   ///< the delayed update, after so many steps; the baseline has it, too
 
   /// What differs from the defaults, for a failing test's message.
   [[nodiscard]] std::string describe() const;
@@ -59,9 +68,10 @@ struct StepRecord {
 
 struct RunRecord {
   std::vector<StepRecord> steps;
-  std::map<std::string, Index> held_peak;     // by category, device tier; only what is not zero
-  std::map<std::string, Index> held_after;    // model states after the last step
+  std::map<std::string, Index> held_peak;     // by tier and category, "host optimizer"; only what is not zero
+  std::map<std::string, Index> held_after;    // model states after the last step, likewise
   std::map<std::string, formula::Sent> sent;  // by purpose, of the last step; every step sends the same (checked)
+  std::map<std::string, Index> moved;         // between tiers, by direction, of the last step; likewise checked
 };
 
 /// Everything of a run, built but not yet stepping. Collective.
