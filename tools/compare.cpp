@@ -12,10 +12,12 @@
 #include <fmt/format.h>
 
 #include "common/base/error.h"
+#include "tools/compare_largest.h"
 #include "tools/compare_options.h"
 #include "tools/compare_report.h"
 #include "tools/compare_run.h"
 #include "tools/output_file.h"
+#include "tools/run_setting.h"
 
 namespace zero::tools {
 namespace {
@@ -55,13 +57,13 @@ class WorkFolder {
 };
 
 Summary run_and_read(const CompareOptions& options, const WorkFolder& folder, std::size_t index) {
-  const Job& job = options.jobs[index];
+  const Job& job = options.jobs.all[index];
   const std::string file = folder.path() + "/" + job.name + "/summary.json";
   std::error_code ignored;
   fs::remove(file, ignored);  // an earlier run's is not this one's
-  run_job(job, options.ranks, folder.path(), options.limit_seconds, index + 1, options.jobs.size());
+  run_job(job, options.ranks, folder.path(), options.limit_seconds, index + 1, options.jobs.all.size());
   try {
-    return read_summary(file, job.single_process ? 1 : options.ranks);
+    return read_summary(file, job.single_process() ? 1 : options.ranks);
   } catch (const UnusableInput& error) {
     throw UnusableInput(fmt::format("{} ended with status 0 but {}; docs/summary.md says what a program has to write",
                                     harmless(job.name, 60), error.what()));
@@ -71,8 +73,9 @@ Summary run_and_read(const CompareOptions& options, const WorkFolder& folder, st
 Report compare(const CompareOptions& options, const WorkFolder& folder) {
   Report report;
   report.ranks = options.ranks;
+  report.notes = options.jobs.notes;
   std::vector<Summary> summaries;
-  for (std::size_t i = 0; i < options.jobs.size(); ++i) summaries.push_back(run_and_read(options, folder, i));
+  for (std::size_t i = 0; i < options.jobs.all.size(); ++i) summaries.push_back(run_and_read(options, folder, i));
   const Summary& reference = summaries[0];
   report.setting = setting_of(reference.options, reference.options, options.ranks);
   if (const auto model = reference.options.find("model"); model != reference.options.end() && model->is_string())
@@ -87,7 +90,19 @@ Report compare(const CompareOptions& options, const WorkFolder& folder) {
     break;
   }
   for (std::size_t i = 0; i < summaries.size(); ++i) {
-    report.rows.push_back(judge(options.jobs[i].name, summaries[i], options.jobs[0].name, reference, options.ranks));
+    report.rows.push_back(judge(options.jobs.all[i], summaries[i], options.jobs.all[0].name, reference, options.ranks));
+  }
+  return report;
+}
+
+LargestReport largest(const CompareOptions& options, const WorkFolder& folder) {
+  LargestReport report{options.ranks, *options.largest, {}, options.jobs.notes};
+  for (const Job& job : options.jobs.all) {
+    const std::size_t number = report.rows.size() + 1;
+    report.rows.push_back(find_largest(job, report.largest, [&](Index layers) {
+      return train_capped(job, layers, options.ranks, folder.path(), options.limit_seconds, number,
+                          options.jobs.all.size());
+    }));
   }
   return report;
 }
@@ -133,6 +148,15 @@ int run(int argc, char** argv) {
   OutputFile json("--json", options->json), markdown("--markdown", options->markdown), csv("--csv", options->csv);
   OutputFile picture("--plot", options->plot);
   watch_signals();
+  if (options->largest) {
+    const LargestReport report = largest(*options, folder);
+    fmt::print("{}", largest_text(report));
+    std::fflush(stdout);
+    json.write(largest_json(report));
+    markdown.write(largest_markdown(report));
+    csv.write(largest_csv(report));
+    return static_cast<int>(report.right() ? ExitStatus::done : ExitStatus::differs);
+  }
   const Report report = compare(*options, folder);
   fmt::print("{}", report_text(report));
   std::fflush(stdout);

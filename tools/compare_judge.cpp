@@ -9,47 +9,11 @@
 
 #include "common/base/error.h"
 #include "tools/compare_claims.h"
+#include "tools/run_setting.h"
 #include "tools/table.h"
 
 namespace zero::tools {
 namespace {
-
-using nlohmann::json;
-
-/// The option's value as text, whatever its JSON type; nothing where it is absent or null.
-std::optional<std::string> text_of(const json& options, const char* name) {
-  const auto found = options.find(name);
-  if (found == options.end() || found->is_null()) return std::nullopt;
-  if (found->is_string()) return found->get<std::string>();
-  return found->dump();
-}
-
-class Reader {
- public:
-  Reader(const json& options, const json& otherwise) : options_(options), otherwise_(otherwise) {}
-
-  [[nodiscard]] std::optional<std::string> text(const char* name) const {
-    const auto own = text_of(options_, name);
-    return own ? own : text_of(otherwise_, name);
-  }
-  [[nodiscard]] Index count(const char* name, Index least, std::optional<Index> absent = std::nullopt) const {
-    const auto value = text(name);
-    if (!value && absent) return *absent;
-    constexpr Index kMost = Index{1} << 40;  // times as many ranks fits an Index
-    char* end = nullptr;
-    const long long number = value ? std::strtoll(value->c_str(), &end, 10) : -1;
-    if (!value || value->empty() || *end != '\0' || number < least || number > kMost) {
-      throw UnusableInput(fmt::format("a summary's options do not say a usable --{}: {}", name,
-                                      value ? harmless(*value, 40) : "it is missing"));
-    }
-    return number;
-  }
-  [[nodiscard]] bool is(const char* name, const char* value) const { return text(name) == value; }
-
- private:
-  const json& options_;
-  const json& otherwise_;
-};
 
 bool same_number(double a, double b) { return std::memcmp(&a, &b, sizeof a) == 0 || (std::isnan(a) && std::isnan(b)); }
 
@@ -62,6 +26,8 @@ Row measured_row(const Summary& summary, bool& counted_bytes) {
       if (!bytes.sent) counted_bytes = false;
       row.sent[purpose] = std::max(row.sent[purpose], bytes.sent.value_or(0));
     }
+    for (const auto& [direction, bytes] : rank.moved)
+      row.moved[direction] = std::max(row.moved[direction], bytes.moved);
   }
   return row;
 }
@@ -72,6 +38,8 @@ Row own_formula(const Summary& summary) {
     for (const auto& [category, bytes] : rank.memory)
       row.memory[category] = std::max(row.memory[category], bytes.formula);
     for (const auto& [purpose, bytes] : rank.sent) row.sent[purpose] = std::max(row.sent[purpose], bytes.formula);
+    for (const auto& [direction, bytes] : rank.moved)
+      row.moved[direction] = std::max(row.moved[direction], bytes.formula);
   }
   return row;
 }
@@ -101,7 +69,8 @@ void compare_bytes(Judged& judged, const Summary& summary) {
     const std::size_t before = judged.findings.size();
     const Index formula = judged.formula.held(name);
     compare_ranks(judged, name, "measured", formula, summary, [&](const RankSummary& rank) { return held(rank).peak; });
-    const bool kept = name == "parameters" || name == "gradients" || name == "optimizer";
+    const std::string state = name.substr(name.find(' ') + 1);  // of whichever tier
+    const bool kept = state == "parameters" || state == "gradients" || state == "optimizer";
     if (kept && judged.findings.size() == before) {
       compare_ranks(judged, name, "after the last step", formula, summary,
                     [&](const RankSummary& rank) { return held(rank).current; });
@@ -116,6 +85,17 @@ void compare_bytes(Judged& judged, const Summary& summary) {
                     return found == rank.sent.end() ? 0 : found->second.sent.value_or(0);
                   });
   }
+  std::set<std::string> directions;
+  for (const Row* row : {&judged.formula, &judged.held}) {
+    for (const auto& [name, bytes] : row->moved) directions.insert(name);
+  }
+  for (const std::string& name : directions) {
+    compare_ranks(judged, "moved " + name, "measured", judged.formula.moved_in(name), summary,
+                  [&](const RankSummary& rank) {
+                    const auto found = rank.moved.find(name);
+                    return found == rank.moved.end() ? 0 : found->second.moved;
+                  });
+  }
 }
 
 /// Options that both runs name and that make them different runs.
@@ -124,7 +104,7 @@ void compare_options(Judged& judged, const Summary& summary, const std::string& 
   const std::set<std::string> own = {"out", "as-world"};
   for (const auto& [name, value] : reference.options.items()) {
     if (own.count(name) > 0 || !summary.options.contains(name)) continue;
-    const auto here = text_of(summary.options, name.c_str()), there = text_of(reference.options, name.c_str());
+    const auto here = option_text(summary.options, name.c_str()), there = option_text(reference.options, name.c_str());
     if (here == there) continue;
     judged.findings.push_back(fmt::format("it ran with --{} {} and {} with {}: these are different runs",
                                           harmless(name, 40), harmless(here.value_or("unset"), 40), reference_name,
@@ -171,52 +151,12 @@ double median(std::vector<double> values) {
 
 }  // namespace
 
-formula::Setting setting_of(const json& options, const json& otherwise, Index ranks) {
-  const Reader read(options, otherwise);
-  formula::Setting s;
-  s.world = ranks;
-  s.layers = read.count("layers", 0);
-  s.heads = read.count("heads", 1);
-  s.width = read.count("width", 1);
-  s.context = read.count("context", 1);
-  s.vocab = read.count("vocab", 1);
-  s.micro_batch = read.count("micro-batch", 1);
-  const Index per_micro_step = s.micro_batch * ranks;
-  const Index global = read.count("global-batch", 1, per_micro_step);
-  if (global % per_micro_step != 0) {
-    throw UnusableInput(
-        fmt::format("a summary's options say --global-batch {}, which is not a multiple of --micro-batch {} times {}",
-                    global, s.micro_batch, counted(ranks, "rank")));
-  }
-  s.micro_steps = global / per_micro_step;
-  s.bf16 = read.is("precision", "bf16");
-  s.local_first = read.is("accumulation", "local-first");
-  s.checkpoint_activations = read.is("checkpoint-activations", "true");
-  const std::optional<std::string> dropout = read.text("dropout");
-  s.dropout = dropout && std::strtod(dropout->c_str(), nullptr) > 0;
-  s.ring = read.is("collectives", "ring");
-  s.shard_group = read.count("shard-group", 1, 0);
-  if (s.shard_group > 0 && s.world % s.shard_group != 0) {
-    throw UnusableInput(fmt::format("a summary's options say --shard-group {}, which does not divide {}", s.shard_group,
-                                    counted(s.world, "rank")));
-  }
-  s.wrap = read.count("wrap", 1, 1);
-  s.bucket = read.count("bucket", 1, 0);
-  s.native = read.is("collectives", "native");
-  s.library_products = read.is("products", "library");
-  s.threads = static_cast<int>(std::min<Index>(read.count("threads", 1, 1), 4096));
-  s.prefetch = read.count("prefetch", 0, 1);
-  s.reshard_after_forward = !read.is("reshard-after-forward", "off") && !read.is("reshard-after-forward", "false");
-  if (!formula::countable(s)) throw UnusableInput("a summary's options describe a model that is too large to count");
-  return s;
-}
-
-Judged judge(const std::string& name, const Summary& summary, const std::string& reference_name,
-             const Summary& reference, Index ranks) {
+Judged judge(const Job& job, const Summary& summary, const std::string& reference_name, const Summary& reference,
+             Index ranks) {
   Judged judged;
-  judged.name = name;
+  judged.name = job.name;
   judged.executable = summary.executable;
-  const Stage* stage = stage_of_program(summary.executable);
+  const Stage* stage = stage_of_run(summary.executable, summary.options);
   judged.held = measured_row(summary, judged.bytes_are_counted);
   // A summary could name other shapes than it ran with: those of the reference count where it names none, and others
   // are a finding of their own.
@@ -225,7 +165,7 @@ Judged judge(const std::string& name, const Summary& summary, const std::string&
   if (stage != nullptr) setting = setting_for(*stage, setting);
   judged.formula = stage != nullptr ? formula_row(*stage, setting) : own_formula(summary);
   for (Row* row : {&judged.held, &judged.formula}) {
-    row->program = name;
+    row->program = job.name;
     row->stage = stage;
   }
   judged.seconds_per_step = median(summary.seconds);
@@ -233,12 +173,14 @@ Judged judge(const std::string& name, const Summary& summary, const std::string&
                       static_cast<double>(setting.context);
   judged.tokens_per_second = judged.seconds_per_step > 0 ? tokens / judged.seconds_per_step : 0;
   judged.last_loss = summary.losses.back();
-  const auto collectives = text_of(summary.options, "collectives");
+  const auto collectives = option_text(summary.options, "collectives");
   judged.must_be_equal = ranks == 1 || !collectives || *collectives == "canonical";
 
-  const Stage* expected = stage_of_program(name.substr(0, name.find('-')));
-  if (expected != nullptr && stage != expected) {
+  const std::string program = stage != nullptr ? stage->program : "";
+  if (job.expected != nullptr && job.expected->program != program) {
     judged.findings.push_back(fmt::format("its summary calls it {}", harmless(summary.executable, 40)));
+  } else if (job.expected != nullptr && job.chosen && job.expected != stage) {
+    judged.findings.push_back(fmt::format("its summary's options are those of {}", stage->label));
   }
   if (&summary != &reference) {
     compare_options(judged, summary, reference_name, reference);

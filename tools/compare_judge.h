@@ -1,11 +1,11 @@
 #pragma once
 /// \file
-/// Judges a program by what it left: equal bits, bytes held, bytes sent.
+/// Judges a program by what it left: equal bits, bytes held, sent, and moved between tiers.
 
-#include <optional>
 #include <string>
 #include <vector>
 
+#include "tools/compare_options.h"
 #include "tools/compare_summary.h"
 #include "tools/surprises.h"
 
@@ -31,12 +31,9 @@ struct Judged {
   [[nodiscard]] bool right() const { return findings.empty() && (equal || !must_be_equal); }
 };
 
-/// The setting that a summary's options describe; missing ones are taken from `otherwise`. Throws UnusableInput, naming
-/// the option, where neither has it, or where a value is none.
-formula::Setting setting_of(const nlohmann::json& options, const nlohmann::json& otherwise, Index ranks);
-
-/// `reference` is the run to be equal to, `reference_name` its name in the table. `ranks` is the N of the comparison.
-Judged judge(const std::string& name, const Summary& summary, const std::string& reference_name,
-             const Summary& reference, Index ranks);
+/// `summary` is what the job left, `reference` the run to be equal to, `reference_name` its name in the table. `ranks`
+/// is the N of the comparison.
+Judged judge(const Job& job, const Summary& summary, const std::string& reference_name, const Summary& reference,
+             Index ranks);
 
 }  // namespace zero::tools

@@ -1,13 +1,8 @@
 #include "tools/compare_options.h"
 
-#include <unistd.h>
-
 #include <algorithm>
-#include <array>
 #include <charconv>
-#include <cmath>
 #include <cstdlib>
-#include <filesystem>
 #include <string_view>
 
 #include <fmt/format.h>
@@ -16,38 +11,12 @@
 #include "common/base/error.h"
 #include "tools/command_line.h"
 #include "tools/program_options.h"
-#include "tools/stages.h"
 #include "tools/table.h"
 
 namespace zero::tools {
 namespace {
 
 constexpr Index kMostProgramRanks = 512;
-
-/// The place of an option among arguments, as `OPTION VALUE` or `OPTION=VALUE`; the end when it is not there.
-auto find_option(const std::vector<std::string>& arguments, std::string_view option) {
-  return std::find_if(arguments.begin(), arguments.end(), [&](const std::string& argument) {
-    return argument == option ||
-           (argument.starts_with(option) && argument.size() > option.size() && argument[option.size()] == '=');
-  });
-}
-
-bool has(const std::vector<std::string>& arguments, std::string_view option, std::string_view value) {
-  const auto found = find_option(arguments, option);
-  if (found == arguments.end()) return false;
-  if (found->size() > option.size()) return found->substr(option.size() + 1) == value;
-  return found + 1 != arguments.end() && *(found + 1) == value;
-}
-
-/// Without an option that a program does not offer.
-std::vector<std::string> without(std::vector<std::string> arguments, std::string_view option) {
-  while (true) {
-    const auto found = find_option(arguments, option);
-    if (found == arguments.end()) return arguments;
-    const bool value_apart = found->size() == option.size() && found + 1 != arguments.end();
-    arguments.erase(found, found + (value_apart ? 2 : 1));
-  }
-}
 
 /// Refuses the first argument that neither compare nor a program knows, before anything runs.
 void check_passed_on(const std::vector<std::string>& passed_on, const CLI::App& app) {
@@ -59,61 +28,17 @@ void check_passed_on(const std::vector<std::string>& passed_on, const CLI::App& 
     const std::size_t equals = argument.find('=');
     const std::string_view name = std::string_view(argument).substr(0, equals);
     const bool dashes = name.starts_with("--");
-    if (dashes && is_in(kProgramOptions, name.substr(2))) {
+    if (dashes && (is_in(kProgramOptions, name.substr(2)) || is_in(kOffloadOptions, name.substr(2)))) {
       if (equals == std::string::npos) ++i;  // its value
       continue;
     }
     if (dashes && is_in(kProgramFlags, name.substr(2))) continue;
     std::vector<std::string> known = option_names(app);
     for (const std::string_view option : kProgramOptions) known.push_back(fmt::format("--{}", option));
+    for (const std::string_view option : kOffloadOptions) known.push_back(fmt::format("--{}", option));
     for (const std::string_view option : kProgramFlags) known.push_back(fmt::format("--{}", option));
     throw UnusableInput(unknown_option(argument, "compare", known, "compare or of the programs"));
   }
-}
-
-std::vector<std::string> split(const std::string& list) {
-  std::vector<std::string> names;
-  std::size_t at = 0;
-  while (at <= list.size()) {
-    const std::size_t end = std::min(list.find(',', at), list.size());
-    names.push_back(list.substr(at, end - at));
-    at = end + 1;
-  }
-  return names;
-}
-
-Job make_job(const CompareOptions& options, const std::string& path, const std::vector<std::string>& passed_on) {
-  Job job;
-  job.name = std::filesystem::path(path).filename().string();
-  job.path = std::filesystem::absolute(path).string();
-  const Stage* stage = stage_of_program(job.name);
-  job.single_process = stage != nullptr && stage->single_process;
-  job.arguments = passed_on;
-  if (stage != nullptr && !stage->gathers_parameters) {
-    for (const char* option : {"--prefetch", "--reshard-after-forward", "--shard-group"})
-      job.arguments = without(std::move(job.arguments), option);
-  }
-  if (job.single_process) job.arguments.insert(job.arguments.begin(), {"--as-world", std::to_string(options.ranks)});
-  const auto taken = [&](const std::string& name) {
-    return std::any_of(options.jobs.begin(), options.jobs.end(), [&](const Job& other) { return other.name == name; });
-  };
-  const std::string base = job.name;
-  for (int i = 2; taken(job.name); ++i) job.name = fmt::format("{}-{}", base, i);
-  return job;
-}
-
-void check_program(const std::string& path, const std::string& remedy) {
-  std::error_code ignored;
-  const std::filesystem::file_status status = std::filesystem::status(path, ignored);
-  if (!std::filesystem::is_regular_file(status)) {
-    throw UnusableInput(fmt::format("{} {}; {}", harmless(path),
-                                    std::filesystem::is_directory(status) ? "is a directory"
-                                    : std::filesystem::exists(status)     ? "is not a file"
-                                                                          : "does not exist",
-                                    remedy));
-  }
-  if (access(path.c_str(), X_OK) != 0)
-    throw UnusableInput(fmt::format("{} is not a program; {}", harmless(path), remedy));
 }
 
 double read_limit(const std::string& text) {
@@ -153,18 +78,25 @@ std::optional<CompareOptions> parse_compare_options(int argc, const char* const*
   app.allow_extras();
   CompareOptions options;
   std::string ranks = "4", limit = "600", programs;
+  bool largest = false;
   std::vector<std::string> with;
   const auto add = [&](const char* group, const char* name, auto& value, const char* what, const char* type) {
     return app.add_option(name, value, what)->type_name(type)->group(group);
   };
   add("What to run", "-n", ranks, "ranks of each program (default 4)", "N");
   add("What to run", "--programs", programs,
-      "a list with commas (default baseline and stages 0 to 3, those that offer the order "
-      "of --accumulation); 0, 1, 2 and 3 name the stages, too",
+      "a list with commas (default baseline, stages 0 to 3 and offload to host memory, with --nvme-path to files, too; "
+      "those that have --accumulation local-first, --delayed-update and --tile where these are given); 0, 1, 2 and 3 "
+      "name the stages, offload-STAGE-OPTIMIZER[-PARAMS] such as offload-3-nvme-host a way to run offload",
       "NAMES");
   add("What to run", "--with", with,
       "also runs and judges that program, which keeps the contract of summary.json; may be repeated", "PATH")
       ->allow_extra_args(false);
+  app.add_flag("--largest", largest,
+               "finds by training the most layers that a rank holds under --device-memory (default 16MiB) and "
+               "--host-memory (default none), beside the formula's; of width 64, context 64, micro-batch 1 where "
+               "nothing else is given")
+      ->group("What to run");
   add("What to run", "--limit", limit, "seconds after which a program is ended (default 600)", "SECONDS");
   add("Output", "--out", options.out,
       "keeps what each program writes in DIR/PROGRAM, and its output in DIR/PROGRAM.log (default: "
@@ -184,7 +116,11 @@ std::optional<CompareOptions> parse_compare_options(int argc, const char* const*
   const std::vector<std::string> passed_on = app.remaining();
   options.ranks = read_ranks(ranks);
   options.limit_seconds = read_limit(limit);
-  if (find_option(passed_on, "--as-world") != passed_on.end()) {
+  if (largest && (!with.empty() || !options.plot.empty())) {
+    throw UnusableInput(fmt::format("{} has no meaning with --largest; --programs and --json would do",
+                                    with.empty() ? "--plot" : "--with"));
+  }
+  if (Arguments(passed_on).has("--as-world")) {
     throw UnusableInput(fmt::format("--as-world is what compare tells the baseline; -n {} would do", options.ranks));
   }
   check_passed_on(passed_on, app);
@@ -196,38 +132,15 @@ std::optional<CompareOptions> parse_compare_options(int argc, const char* const*
     if (app.count(option) > 0 && file->empty()) throw UnusableInput(fmt::format("{} has no name", option));
   }
 
-  const bool local_first = has(passed_on, "--accumulation", "local-first");
-  std::vector<std::string> names;
-  if (app.count("--programs") == 0) {
-    for (const Stage& stage : stages()) {
-      if (stage.local_first || !local_first) names.emplace_back(stage.program);
-    }
-  } else {
-    names = split(programs);
-  }
-  for (std::string& name : names) {
-    if (const Stage* known_stage = stage_named(name)) {
-      name = known_stage->program;
-    } else {
-      std::string known;
-      for (const Stage& stage : stages()) known += fmt::format("{}{}", known.empty() ? "" : ", ", stage.program);
-      throw UnusableInput(
-          fmt::format("--programs '{}' is not known; these would do: {}, and 0 to 3; --with runs any other",
-                      harmless(name, 40), known));
-    }
-  }
-  // The baseline, where it runs, is what the others are compared with.
-  std::stable_partition(names.begin(), names.end(),
-                        [](const std::string& name) { return stage_of_program(name)->single_process; });
-  for (const std::string& name : names) {
-    const std::string path = folder + "/" + name;
-    check_program(path, "the target `programs` builds it");
-    options.jobs.push_back(make_job(options, path, passed_on));
-  }
-  for (const std::string& path : with) {
-    check_program(path, "--with takes the path of an executable");
-    options.jobs.push_back(make_job(options, path, passed_on));
-  }
+  JobRequest request;
+  request.ranks = options.ranks;
+  request.folder = folder;
+  if (app.count("--programs") > 0) request.programs = programs;
+  request.with = with;
+  request.largest = largest;
+  request.passed_on = passed_on;
+  if (largest) options.largest = read_largest(request.passed_on, options.ranks);
+  options.jobs = make_jobs(request);
   return options;
 }
 

@@ -6,21 +6,15 @@
 #include <string>
 #include <vector>
 
-#include "common/base/types.h"
+#include "tools/compare_jobs.h"
+#include "tools/compare_largest.h"
 
 namespace zero::tools {
 
-/// A program to run.
-struct Job {
-  std::string name;                    ///< in the table, and of its folder in --out; unique
-  std::string path;                    ///< absolute
-  bool single_process = false;         ///< the baseline: without mpirun
-  std::vector<std::string> arguments;  ///< but for --out
-};
-
 struct CompareOptions {
   Index ranks = 4;
-  std::vector<Job> jobs;                  ///< the one to compare with first
+  Jobs jobs;
+  std::optional<Largest> largest;         ///< nothing: the programs are compared
   std::string json, markdown, csv, plot;  ///< files; empty: none
   std::string out;                        ///< folder; empty: a temporary one
   double limit_seconds = 600;

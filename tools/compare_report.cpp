@@ -25,7 +25,7 @@ ByteUnit unit_of(const Report& report) {
   Index largest = 0;
   for (const Judged& row : report.rows) {
     largest = std::max({largest, row.held.model_states(), row.formula.model_states(), row.held.activations(),
-                        row.held.buffers(), row.held.sent_per_step()});
+                        row.held.buffers(), row.held.sent_per_step(), row.held.total("host"), row.held.total("nvme")});
   }
   return unit_for(largest);
 }
@@ -56,11 +56,37 @@ Table table_of(const Report& report, ByteUnit unit) {
   return table;
 }
 
+std::vector<Row> held_rows(const Report& report) {
+  std::vector<Row> rows;
+  for (const Judged& row : report.rows) rows.push_back(row.held);
+  return rows;
+}
+
+Index all_tiers(const Row& row) { return row.total("device") + row.total("host") + row.total("nvme"); }
+
+/// Where the bytes are, and what moves between tiers in a step.
+Table tier_table(const Report& report, ByteUnit unit) {
+  Table table({"", "device", "host", "nvme", "all", "formula", "down", "up", "read", "written"});
+  for (const Judged& row : report.rows) {
+    std::vector<std::string> cells = {harmless(row.name, 60), unit.format(row.held.total("device"))};
+    for (const std::string_view tier : kLowerTiers) cells.push_back(unit.format(row.held.total(tier)));
+    cells.push_back(unit.format(all_tiers(row.held)));
+    cells.push_back(unit.format(all_tiers(row.formula)));
+    for (const char* direction : kDirections) cells.push_back(unit.format(row.held.moved_in(direction)));
+    table.add_row(std::move(cells));
+  }
+  return table;
+}
+
+constexpr const char* kTierHeading =
+    "What a rank holds in each tier, all of it beside its formula, and what moves between tiers in a step:";
+
 std::string heading(const Report& report, ByteUnit unit) {
   const formula::Setting& s = report.setting;
   return fmt::format(
-      "{} ({} parameters) on {}, {}, {} of micro-batch {} in a step. A rank's model states beside their "
-      "formula, activations, other buffers, and bytes sent in a step, in {}; s/step and tokens/s of the median step:",
+      "{} ({} parameters) on {}, {}, {} of micro-batch {} in a step. A rank's model states on the device "
+      "beside their formula, activations, other buffers, and bytes sent in a step, in {}; s/step and tokens/s of the "
+      "median step:",
       report.model.empty() ? "A model" : harmless(report.model, 40), formula::parameters(s),
       counted(report.ranks, "rank"), counted(report.steps, "step"), counted(s.micro_steps, "micro-step"), s.micro_batch,
       unit.name);
@@ -83,19 +109,20 @@ std::vector<std::string> findings(const Report& report) {
 /// The sentence where nothing is wrong.
 std::string verdict(const Report& report) {
   return fmt::format(
-      "{}; all hold and send to the byte what their formulas say",
+      "{}; all hold{} to the byte what their formulas say",
       report.rows.size() == 1 ? "Nothing to be equal to"
       : all_equal(report)
           ? fmt::format("All {} programs end with equal bits: parameters, moments, every loss and gradient norm",
                         report.rows.size())
           : "Ring and native collectives add in another order, so that the last column is the largest difference of a "
-            "loss");
+            "loss",
+      any_offload(held_rows(report)) ? ", send and move" : " and send");
 }
 
 std::vector<std::string> notes(const Report& report) {
-  std::vector<Row> rows;
-  for (const Judged& row : report.rows) rows.push_back(row.held);
-  std::vector<std::string> sentences = surprises(rows, report.setting);
+  const std::vector<Row> rows = held_rows(report);
+  std::vector<std::string> sentences = report.notes;
+  for (std::string& surprise : surprises(rows, report.setting)) sentences.push_back(std::move(surprise));
   for (const Judged& row : report.rows) {
     if (row.held.stage != nullptr) continue;
     sentences.push_back(fmt::format(
@@ -132,9 +159,8 @@ ordered_json number(double value) {
   return value;
 }
 
-ordered_json bytes_json(const Row& formula, const Row& held, bool memory) {
-  const auto& expected = memory ? formula.memory : formula.sent;
-  const auto& measured = memory ? held.memory : held.sent;
+/// Formula beside measured, by name.
+ordered_json bytes_json(const std::map<std::string, Index>& expected, const std::map<std::string, Index>& measured) {
   ordered_json all = ordered_json::object();
   for (const auto& [name, bytes] : expected) all[name] = {{"formula", bytes}, {"measured", 0}};
   for (const auto& [name, bytes] : measured) {
@@ -153,6 +179,7 @@ bool Report::right() const {
 std::string report_text(const Report& report) {
   const ByteUnit unit = unit_of(report);
   std::string text = wrapped(heading(report, unit)) + "\n" + table_of(report, unit).text() + "\n";
+  if (any_offload(held_rows(report))) text += wrapped(kTierHeading) + "\n" + tier_table(report, unit).text() + "\n";
   const std::vector<std::string> wrong = findings(report);
   if (wrong.empty()) text += wrapped(verdict(report));
   for (const std::string& sentence : notes(report)) text += wrapped("- " + sentence);
@@ -163,6 +190,9 @@ std::string report_text(const Report& report) {
 std::string report_markdown(const Report& report) {
   const ByteUnit unit = unit_of(report);
   std::string text = heading(report, unit) + "\n\n" + table_of(report, unit).markdown() + "\n";
+  if (any_offload(held_rows(report))) {
+    text += std::string(kTierHeading) + "\n\n" + tier_table(report, unit).markdown() + "\n";
+  }
   const std::vector<std::string> wrong = findings(report);
   if (wrong.empty()) text += verdict(report) + "\n\n";
   for (const std::string& sentence : notes(report)) text += "- " + sentence + "\n";
@@ -185,8 +215,12 @@ std::string report_json(const Report& report) {
     program["activations"] = row.held.activations();
     program["buffers"] = row.held.buffers();
     program["sent"] = row.bytes_are_counted ? ordered_json(row.held.sent_per_step()) : ordered_json();
-    program["memory"] = bytes_json(row.formula, row.held, true);
-    program["communication"] = bytes_json(row.formula, row.held, false);
+    program["memory"] = bytes_json(row.formula.memory, row.held.memory);
+    for (const std::string_view tier : {"device", "host", "nvme"}) {
+      program["tiers"][std::string(tier)] = {{"formula", row.formula.total(tier)}, {"measured", row.held.total(tier)}};
+    }
+    program["communication"] = bytes_json(row.formula.sent, row.held.sent);
+    program["offload"] = bytes_json(row.formula.moved, row.held.moved);
     program["seconds_per_step"] = number(row.seconds_per_step);
     program["tokens_per_second"] = number(row.tokens_per_second);
     program["last_loss"] = number(row.last_loss);
@@ -201,19 +235,33 @@ std::string report_json(const Report& report) {
 
 std::string report_csv(const Report& report) {
   const Index reference = stage0_states(report);
-  std::string text = csv_line({"program", "model_states", "model_states_formula", "times_smaller", "activations",
-                               "buffers", "sent_per_step", "sent_per_step_formula", "seconds_per_step",
-                               "tokens_per_second", "last_loss", "equal", "largest_difference"});
+  std::vector<std::string> headers = {
+      "program", "model_states", "model_states_formula", "times_smaller",        "activations", "buffers", "device",
+      "host",    "nvme",         "sent_per_step",        "sent_per_step_formula"};
+  headers.insert(headers.end(), kDirections.begin(), kDirections.end());
+  for (const char* name : {"seconds_per_step", "tokens_per_second", "last_loss", "equal", "largest_difference"})
+    headers.emplace_back(name);
+  std::string text = csv_line(headers);
   for (const Judged& row : report.rows) {
     const Index states = row.held.model_states();
-    text += csv_line(
-        {harmless(row.name, 60), std::to_string(states), std::to_string(row.formula.model_states()),
-         states == 0 ? "" : fmt::format("{:.6g}", static_cast<double>(reference) / static_cast<double>(states)),
-         std::to_string(row.held.activations()), std::to_string(row.held.buffers()),
-         row.bytes_are_counted ? std::to_string(row.held.sent_per_step()) : "",
-         std::to_string(row.formula.sent_per_step()), fmt::format("{:.6g}", row.seconds_per_step),
-         fmt::format("{:.6g}", row.tokens_per_second), fmt::format("{}", row.last_loss), row.equal ? "yes" : "no",
-         fmt::format("{}", row.largest_difference)});
+    std::vector<std::string> cells = {
+        harmless(row.name, 60),
+        std::to_string(states),
+        std::to_string(row.formula.model_states()),
+        states == 0 ? "" : fmt::format("{:.6g}", static_cast<double>(reference) / static_cast<double>(states)),
+        std::to_string(row.held.activations()),
+        std::to_string(row.held.buffers())};
+    for (const std::string_view tier : {"device", "host", "nvme"})
+      cells.push_back(std::to_string(row.held.total(tier)));
+    cells.push_back(row.bytes_are_counted ? std::to_string(row.held.sent_per_step()) : "");
+    cells.push_back(std::to_string(row.formula.sent_per_step()));
+    for (const char* direction : kDirections) cells.push_back(std::to_string(row.held.moved_in(direction)));
+    for (const std::string& cell : {fmt::format("{:.6g}", row.seconds_per_step),
+                                    fmt::format("{:.6g}", row.tokens_per_second), fmt::format("{}", row.last_loss),
+                                    std::string(row.equal ? "yes" : "no"), fmt::format("{}", row.largest_difference)}) {
+      cells.push_back(cell);
+    }
+    text += csv_line(cells);
   }
   return text;
 }

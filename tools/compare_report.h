@@ -15,12 +15,14 @@ struct Report {
   formula::Setting setting;  ///< of the reference run
   std::string model;         ///< its preset
   Index steps = 0;
-  std::vector<Judged> rows;  ///< the reference first
+  std::vector<Judged> rows;        ///< the reference first
+  std::vector<std::string> notes;  ///< on what was left out
 
   [[nodiscard]] bool right() const;
 };
 
-/// The table in one unit of bytes, that all is well, a sentence for each surprise, and last what is wrong.
+/// The table in one unit of bytes, with offload a second one of tiers, that all is well, a sentence for each surprise,
+/// and last what is wrong.
 std::string report_text(const Report& report);
 std::string report_markdown(const Report& report);
 /// Bytes; the names of categories and purposes are those of summary.json.

@@ -123,20 +123,20 @@ std::string last_words(const std::string& log) {
     if (line.starts_with("error: ")) error = line.substr(7);
     if (line.find_first_not_of(" \t\r-") != std::string::npos) last = line;
   }
-  return harmless(error.empty() ? last : error, 400);
+  return harmless(error.empty() ? last : error, 600);
 }
 
 std::vector<std::string> command(const Job& job, Index ranks, const std::string& out) {
   std::vector<std::string> all;
-  if (!job.single_process) {
-    const bool more_than_cores = ranks > static_cast<Index>(std::thread::hardware_concurrency());
+  if (!job.single_process()) {
+    const bool one_for_each_core = ranks == static_cast<Index>(std::thread::hardware_concurrency());
     all = {"mpirun",
            "--quiet",
            "--oversubscribe",
            "-n",
            std::to_string(ranks),
            "--bind-to",
-           more_than_cores ? "none" : "core"};
+           one_for_each_core ? "core" : "none"};
   }
   // What the user gave comes last, so that an option without its value does not take one of these.
   all.insert(all.end(), {job.path, "--out", out + "/" + job.name});
@@ -149,8 +149,9 @@ std::vector<std::string> command(const Job& job, Index ranks, const std::string&
 void run_job(const Job& job, Index ranks, const std::string& out, double limit_seconds, std::size_t number,
              std::size_t total) {
   const bool terminal = isatty(STDERR_FILENO) != 0;
-  const std::string what = fmt::format("[{}/{}] {} on {}", number, total, harmless(job.name, 60),
-                                       job.single_process ? "one process" : counted(ranks, "rank"));
+  const std::string what = fmt::format("[{}/{}] {} on {}{}", number, total, harmless(job.name, 60),
+                                       job.single_process() ? "one process" : counted(ranks, "rank"),
+                                       job.detail.empty() ? "" : ", " + job.detail);
   if (!terminal) fmt::print(stderr, "{}\n", what);
   double shown = -1;
   const auto progress = [&](double seconds) {

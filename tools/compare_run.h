@@ -4,7 +4,7 @@
 
 #include <string>
 
-#include "tools/compare_options.h"
+#include "tools/compare_jobs.h"
 
 namespace zero::tools {
 

@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "common/base/error.h"
+#include "tools/surprises.h"
 #include "tools/table.h"
 
 namespace zero::tools {
@@ -146,7 +147,8 @@ void read_memory(const Part& part, RankSummary& rank) {
     TierBytes& held = rank.tiers[tier];
     held.peak = contents.count_if_any("peak");
     for (const auto& [category, bytes] : contents.at("categories").members()) {
-      const std::string name = tier == "device" ? category : tier + " " + category;
+      if (category.find(' ') != std::string::npos) contents.at("categories").refuse("has a name with a blank");
+      const std::string name = Row::key(tier, category);
       rank.memory[name] = {bytes.at("formula").count(), bytes.at("current").count(), bytes.at("peak").count()};
       held.peaks_of_categories += rank.memory[name].peak;
     }
@@ -160,6 +162,20 @@ void read_sent(const Part& part, RankSummary& rank) {
     sent.formula = bytes.at("formula").count();
     if (!bytes.at("sent").is_null()) sent.sent = bytes.at("sent").count();
     sent.calls = bytes.count_if_any("calls");
+  }
+}
+
+/// Programs that offload nothing say so by no ranks, or not at all.
+void read_moved(const Part& root, Summary& summary) {
+  if (!root.value().contains("offload")) return;
+  const Part list = root.at("offload").at("ranks");
+  if (list.value().is_array() && list.value().empty()) return;
+  const std::vector<Part> ranks = by_rank(list, static_cast<Index>(summary.ranks.size()));
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    for (const auto& [direction, bytes] : ranks[i].members()) {
+      if (direction == "rank") continue;
+      summary.ranks[i].moved[direction] = {bytes.at("formula").count(), bytes.at("moved").count()};
+    }
   }
 }
 
@@ -190,6 +206,7 @@ Summary read_summary(const std::string& file, Index ranks) {
     read_memory(memory[i], summary.ranks[i]);
     read_sent(sent[i], summary.ranks[i]);
   }
+  read_moved(root, summary);
   for (const Part& seconds : root.at("seconds").at("total").elements())
     summary.seconds.push_back(seconds.number_from(kLeastSeconds, kMostSeconds));
   if (summary.seconds.empty()) root.at("seconds").at("total").refuse("is empty");

@@ -27,10 +27,16 @@ struct TierBytes {
   Index peaks_of_categories = 0;  ///< their sum
 };
 
+/// Between tiers, in one direction.
+struct MovedBytes {
+  Index formula = 0, moved = 0;
+};
+
 struct RankSummary {
   Index process_peak = 0;
-  std::map<std::string, Held> memory;  ///< by category; outside the device tier "host optimizer"
+  std::map<std::string, Held> memory;  ///< named as in Row::memory
   std::map<std::string, SentBytes> sent;
+  std::map<std::string, MovedBytes> moved;  ///< by direction
   std::map<std::string, TierBytes> tiers;
 };
 

@@ -1,85 +1,28 @@
 #include "tools/plan_options.h"
 
-#include <charconv>
-#include <cmath>
 #include <limits>
 #include <string_view>
 
 #include <fmt/format.h>
 #include <CLI/CLI.hpp>
 
-#include "common/base/bytes.h"
 #include "common/base/error.h"
 #include "common/model/config.h"
 #include "tools/command_line.h"
+#include "tools/plan_values.h"
 #include "tools/table.h"
 
 namespace zero::tools {
 namespace {
 
-/// A value as it stands on the command line, which can be the empty text; nothing where an option is not given.
-using Value = std::optional<std::string>;
-
 struct Given {
   Value world, model = "tiny", layers, heads, width, context, vocab;
   Value micro_batch, global_batch, precision = "fp32", stage = "all", parameters;
-  Value wrap, bucket, prefetch, reshard = "on", accumulation = "ranks-first", products = "canonical",
-                                collectives = "canonical", threads, device_memory, shard_group, dropout;
+  Value wrap, tile, bucket, prefetch, reshard = "on", accumulation = "ranks-first", products = "canonical",
+                                      collectives = "canonical", threads, device_memory, host_memory, shard_group,
+                                      dropout;
+  bool delayed_update = false;
 };
-
-Index whole_number(const std::string& option, const Value& given, Index least, Index otherwise,
-                   Index most = std::numeric_limits<Index>::max()) {
-  if (!given) return otherwise;
-  const std::string& text = *given;
-  Index value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc::result_out_of_range || (error == std::errc() && value > most)) {
-    throw UnusableInput(fmt::format("{} {} is too large; up to {} would do", option, harmless(text, 40), most));
-  }
-  if (error != std::errc() || end != text.data() + text.size() || value < least) {
-    throw UnusableInput(fmt::format("{} '{}' is not a whole number from {} up; {} would do", option, harmless(text, 40),
-                                    least, std::max(least, otherwise)));
-  }
-  return value;
-}
-
-bool one_of_two(const std::string& option, const std::string& text, const char* no, const char* yes) {
-  if (text == yes) return true;
-  if (text == no) return false;
-  throw UnusableInput(fmt::format("{} '{}' is not known; {} or {} would do", option, harmless(text, 40), no, yes));
-}
-
-Index size_of(const std::string& option, const std::string& text) {
-  Index bytes = 0;
-  try {
-    bytes = parse_bytes(text);
-  } catch (const UnusableInput& error) {
-    throw UnusableInput(fmt::format("{}: {}", option, error.what()));
-  }
-  if (bytes == 0) throw UnusableInput(fmt::format("{} is 0, which holds nothing; 1MiB would do", option));
-  return bytes;
-}
-
-Index bare_parameters(const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  if (*end != '\0' || text.empty() || !(value >= 1) || value > 1e14 || value != std::floor(value)) {
-    throw UnusableInput(
-        fmt::format("--parameters '{}' is not a whole number from 1 to 1e14; 7.5e9 would do", harmless(text, 40)));
-  }
-  return static_cast<Index>(value);
-}
-
-double probability(const std::string& option, const std::string& text) {
-  char* end = nullptr;
-  const double value = std::strtod(text.c_str(), &end);
-  const bool number = !text.empty() && *end == '\0' && text.find_first_not_of("0123456789.eE+-") == std::string::npos;
-  if (!number || !(value >= 0 && value < 1)) {
-    throw UnusableInput(
-        fmt::format("{} '{}' is not a number from 0 to below 1; 0.1 would do", option, harmless(text, 40)));
-  }
-  return value;
-}
 
 /// Groups are subtrees of the sum over ranks.
 void set_shard_group(const Given& given, formula::Setting& s) {
@@ -141,27 +84,43 @@ void set_batch(const Given& given, PlanOptions& options) {
   s.micro_steps = options.global_batch / least;
 }
 
-void set_stages(const Given& given, PlanOptions& options) {
-  const bool all = given.stage == "all";
-  const Stage* one = stage_named(*given.stage);
+/// The rows that a word of `--stage` stands for.
+std::vector<const Stage*> stages_named(const std::string& word) {
+  std::vector<const Stage*> all;
   for (const Stage& stage : stages()) {
-    if (!all && &stage != one) continue;
-    if (options.setting.shard_group > 0 && !all && !stage.gathers_parameters) {
-      throw UnusableInput(
-          fmt::format("--shard-group {} is not for --stage {}, which has no sharding groups; --stage 3 would do",
-                      options.setting.shard_group, *given.stage));
-    }
-    if (options.setting.local_first && !stage.local_first) {
-      if (all) continue;
-      throw UnusableInput(fmt::format("--accumulation local-first is not for --stage {}: {}; ranks-first would do",
-                                      *given.stage, kWhyNoLocalFirst));
-    }
-    options.stages.push_back(&stage);
+    if (word == "all" ? !stage.offload : word == "offload" && stage.offload) all.push_back(&stage);
   }
-  if (options.stages.empty()) {
-    throw UnusableInput(
-        fmt::format("--stage '{}' is not known; all, baseline, 0, 1, 2, 3 or the name of a program would do",
-                    harmless(*given.stage, 40)));
+  if (const Stage* one = stage_named(word); all.empty() && one != nullptr) all.push_back(one);
+  if (!all.empty()) return all;
+  throw UnusableInput(
+      fmt::format("--stage '{}' is not known; all, baseline, 0, 1, 2, 3, offload, the name of a program or {} would do",
+                  harmless(word, 40), stage_of_program("offload")->label));
+}
+
+void set_stages(const Given& given, PlanOptions& options) {
+  const formula::Setting& s = options.setting;
+  std::string words = *given.stage + ",";
+  for (std::size_t end; (end = words.find(',')) != std::string::npos; words.erase(0, end + 1)) {
+    const std::string word = words.substr(0, end);
+    const bool several = word == "all" || word == "offload";
+    for (const Stage* stage : stages_named(word)) {
+      if (s.shard_group > 0 && !several && !stage->sharding_groups) {
+        throw UnusableInput(
+            fmt::format("--shard-group {} is not for --stage {}, which has no sharding groups; --stage 3 would do",
+                        s.shard_group, word));
+      }
+      if (s.local_first && !stage->local_first) {
+        if (word == "all") continue;
+        throw UnusableInput(fmt::format("--accumulation local-first is not for --stage {}: {}; ranks-first would do",
+                                        word, kWhyNoLocalFirst));
+      }
+      if (s.delayed_update && !stage->delays_updates) {
+        if (several) continue;
+        throw UnusableInput(
+            fmt::format("--delayed-update is not for --stage {}; baseline or offload-2-host would do", word));
+      }
+      options.stages.push_back(stage);
+    }
   }
 }
 
@@ -180,12 +139,24 @@ PlanOptions checked(const Given& given, PlanOptions options) {
   s.dropout = options.dropout > 0;
   set_shard_group(given, s);
   s.wrap = whole_number("--wrap", given.wrap, 1, 1);
+  s.tiles = whole_number("--tile", given.tile, 1, 1, 10'000);
+  if (s.tiles > 1 && (s.wrap > 1 || s.checkpoint_activations)) {
+    throw UnusableInput(
+        fmt::format("--tile {} goes with neither --wrap nor --checkpoint-activations; 1 would do", s.tiles));
+  }
   s.prefetch = whole_number("--prefetch", given.prefetch, 0, 1);
   const Index threads = whole_number("--threads", given.threads, 1, 1, 1024);
   s.threads = static_cast<int>(threads);
-  if (given.bucket) s.bucket = size_of("--bucket", *given.bucket);
-  if (given.device_memory) options.device_memory = size_of("--device-memory", *given.device_memory);
+  if (given.bucket) s.bucket = positive_size("--bucket", *given.bucket);
+  if (given.device_memory) options.caps.device = positive_size("--device-memory", *given.device_memory);
+  if (given.host_memory) options.caps.host = positive_size("--host-memory", *given.host_memory);
+  s.delayed_update = given.delayed_update;
   set_model(given, options);
+  if (s.bare_parameters == 0 && s.tiles > s.width) {
+    throw UnusableInput(
+        fmt::format("--tile {} is more than the {} outputs of a product of --width {}; at most {} would do", s.tiles,
+                    s.width, s.width, s.width));
+  }
   set_batch(given, options);
   set_stages(given, options);
   if (!formula::countable(s)) {
@@ -227,10 +198,15 @@ std::optional<PlanOptions> parse_plan_options(int argc, const char* const* argv,
   };
   add("What to plan", "-n,--world", given.world,
       "ranks N; of the baseline, the ranks whose order of additions it follows", "N");
-  add("What to plan", "--stage", given.stage, "all, baseline, 0, 1, 2 or 3, or the name of a program (default all)",
+  add("What to plan", "--stage", given.stage,
+      "a list with commas of baseline, 0, 1, 2, 3, all (of these), offload (all ways to run it), the name of a "
+      "program, "
+      "or offload-STAGE-OPTIMIZER[-PARAMS], such as offload-3-nvme-host (default all)",
       "STAGE");
   add("What to plan", "--device-memory", given.device_memory,
       "says what fits into a rank's memory of that SIZE, such as 512MiB or 16GB, and how many layers would", "SIZE");
+  add("What to plan", "--host-memory", given.host_memory, "the same of host memory, which --stage offload needs",
+      "SIZE");
   app.add_flag("--paper-table1", options.paper_table1, "Table 1 of the ZeRO paper (Rajbhandari et al. 2020), computed")
       ->group("What to plan");
   add("Model", "--model", given.model, "tiny, small, gpt2, gpt2-medium, gpt2-large or gpt2-xl (default tiny)",
@@ -256,13 +232,18 @@ std::optional<PlanOptions> parse_plan_options(int argc, const char* const* argv,
                    "keeps only each layer's input of a forward pass, and computes the rest again in backward")
           ->group("Training");
   add("Training", "--accumulation", given.accumulation, "ranks-first or local-first (default ranks-first)", "ORDER");
+  app.add_flag("--delayed-update", given.delayed_update,
+               "offload and the baseline: a second gradient, and with offload the new parameters in host memory")
+      ->group("Training");
   add("Training", "--products", given.products, "canonical or library (default canonical)", "KIND");
   add("Training", "--threads", given.threads, "threads for products (default 1)", "N");
   add("Sharding", "--wrap", given.wrap, "transformer blocks of a unit (default 1)", "N");
+  add("Sharding", "--tile", given.tile,
+      "offload and the baseline: parts of a block's products, each a unit of its own (default 1)", "T");
   add("Sharding", "--bucket", given.bucket, "largest collective, a SIZE (default one unit)", "SIZE");
   add("Sharding", "--collectives", given.collectives, "canonical, ring or native (default canonical)", "KIND");
-  add("Sharding", "--prefetch", given.prefetch, "stage 3: units gathered ahead (default 1)", "N");
-  add("Sharding", "--reshard-after-forward", given.reshard, "stage 3: on or off (default on)", "SWITCH");
+  add("Sharding", "--prefetch", given.prefetch, "stage 3 and offload: units gathered ahead (default 1)", "N");
+  add("Sharding", "--reshard-after-forward", given.reshard, "stage 3 and offload: on or off (default on)", "SWITCH");
   add("Sharding", "--shard-group", given.shard_group,
       "stage 3: ranks in a sharding group, a power of two that divides the ranks, or all (default all)", "S");
   app.add_flag("--json", options.json, "prints JSON, in bytes, with the names of summary.json")->group("Output");

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "common/formula/formula.h"
+#include "tools/largest_fit.h"
 #include "tools/stages.h"
 
 namespace zero::tools {
@@ -17,7 +18,7 @@ struct PlanOptions {
   Index global_batch = 1;
   double dropout = 0;
   std::vector<const Stage*> stages;
-  std::optional<Index> device_memory;
+  Caps caps;
   bool json = false;
   bool markdown = false;
   bool paper_table1 = false;

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "tools/largest_fit.h"
 #include "tools/surprises.h"
 #include "tools/table.h"
 
@@ -16,11 +17,6 @@ std::string separated(Index value) {  // 124,439,808
   std::string digits = std::to_string(value);
   for (std::size_t i = digits.size(); i > 3; i -= 3) digits.insert(i - 3, 1, ',');
   return digits;
-}
-
-/// With four significant digits, or all of those before the point: 30.09, 16000.
-std::string four_digits(double value) {
-  return value < 1000 ? fmt::format("{:.4g}", value) : fmt::format("{:.0f}", value);
 }
 
 std::string heading(const PlanOptions& options) {
@@ -44,13 +40,6 @@ std::string heading(const PlanOptions& options) {
 std::vector<Row> rows_of(const PlanOptions& options) {
   std::vector<Row> rows;
   for (const Stage* stage : options.stages) rows.push_back(formula_row(*stage, options.setting));
-  if (options.setting.bare_parameters == 0) return rows;
-  for (Row& row : rows) {  // what is not about parameters has no meaning without a model
-    std::erase_if(row.memory, [](const auto& entry) {
-      return entry.first != "parameters" && entry.first != "gradients" && entry.first != "optimizer";
-    });
-    row.sent.erase("scalars");
-  }
   return rows;
 }
 
@@ -60,13 +49,25 @@ Table table_of(const std::vector<Row>& rows, const formula::Setting& s, ByteUnit
   for (const Row& row : rows) {
     table.add_row({row.program, unit.format(row.held("parameters")), unit.format(row.held("gradients")),
                    unit.format(row.held("optimizer")), unit.format(row.model_states()),
-                   times_smaller(reference, row.model_states()), unit.format(row.total() - row.model_states()),
-                   unit.format(row.total()), unit.format(row.sent_per_step())});
+                   times_smaller(reference, row.model_states()), unit.format(row.total("device") - row.model_states()),
+                   unit.format(row.total("device")), unit.format(row.sent_per_step())});
   }
   return table;
 }
 
-/// Everything but model states, by category.
+/// What each tier holds, and what moves between them in a step.
+Table tier_table(const std::vector<Row>& rows, ByteUnit unit) {
+  Table table({"", "device", "host", "nvme", "down", "up", "read", "written"});
+  for (const Row& row : rows) {
+    std::vector<std::string> cells = {row.program, unit.format(row.total("device"))};
+    for (const std::string_view tier : kLowerTiers) cells.push_back(unit.format(row.total(tier)));
+    for (const char* direction : kDirections) cells.push_back(unit.format(row.moved_in(direction)));
+    table.add_row(std::move(cells));
+  }
+  return table;
+}
+
+/// Everything on the device but model states, by category.
 Table rest_table(const std::vector<Row>& rows, ByteUnit unit) {
   constexpr std::array kCategories = {"activations",  "workspace",          "buckets",
                                       "partial_sums", "gradient_in_flight", "gathered"};
@@ -104,9 +105,22 @@ std::string states_sentence(const std::vector<Row>& rows, const formula::Setting
            : label == "3" ? all + "/" + slices
                           : all;
   };
+  const auto offloaded = [&](const offload::Offload& moved) {
+    const auto tier = [](offload::Place place) {
+      return place == offload::Place::device ? "on the device"
+             : place == offload::Place::host ? "in host memory"
+                                             : "in files";
+    };
+    const std::string parameters = fmt::format("{}P{}", p, moved.stage == 3 ? "/N" : ""),
+                      optimizer = fmt::format("{}P/N", g + 12);  // fp32 weights of their own in fp32, too
+    if (moved.optimizer == moved.parameters) return fmt::format("{}P/N {}", p + g + 12, tier(moved.optimizer));
+    return fmt::format("{} {} and {} {}", parameters, tier(moved.parameters), optimizer, tier(moved.optimizer));
+  };
   std::string stages;
   for (const Row& row : rows) {
-    stages += fmt::format("{}{} in {}", stages.empty() ? "" : ", ", states_of(row.stage->label), row.program);
+    stages +=
+        fmt::format("{}{} in {}", stages.empty() ? "" : ", ",
+                    row.stage->offload ? offloaded(*row.stage->offload) : states_of(row.stage->label), row.program);
   }
   return fmt::format("states without padding, in bytes, for P = {} and N = {}{}: {}", separated(formula::parameters(s)),
                      s.world, s.shard_group > 0 ? fmt::format(", S = {}", s.shard_group) : "", stages);
@@ -115,63 +129,37 @@ std::string states_sentence(const std::vector<Row>& rows, const formula::Setting
 Table fit_table(const PlanOptions& options, const std::vector<Row>& rows, ByteUnit unit) {
   const formula::Setting& s = options.setting;
   const bool bare = s.bare_parameters > 0;
-  Table table({"", "total", "fits", bare ? "largest that fits: parameters" : "largest that fits: layers",
-               bare ? "" : "parameters"});
+  const bool lower = any_offload(rows);
+  std::vector<std::string> headers = {"", "device"};
+  if (lower) headers.insert(headers.end(), {"host", "nvme"});
+  headers.insert(headers.end(), {"fits", bare ? "largest that fits: parameters" : "largest that fits: layers",
+                                 bare ? "" : "parameters"});
+  Table table(headers);
   for (const Row& row : rows) {
-    const Index largest = largest_that_fits(*row.stage, s, *options.device_memory);
+    const Index largest = largest_that_fits(*row.stage, s, options.caps);
     formula::Setting grown = s;
     grown.layers = std::max<Index>(largest, 0);
     const std::string parameters = largest < 0 || bare ? "" : separated(formula::parameters(grown));
-    table.add_row({row.program, unit.format(row.total()), row.total() <= *options.device_memory ? "yes" : "no",
-                   largest < 0 ? "none" : separated(largest), parameters});
+    std::vector<std::string> cells = {row.program, unit.format(row.total("device"))};
+    for (const std::string_view tier : kLowerTiers) {
+      if (lower) cells.push_back(unit.format(row.total(tier)));
+    }
+    cells.insert(cells.end(),
+                 {fits(row, options.caps) ? "yes" : "no", largest < 0 ? "none" : separated(largest), parameters});
+    table.add_row(std::move(cells));
   }
   return table;
 }
 
-Index held(const Stage& stage, const formula::Setting& s) {
-  PlanOptions one;
-  one.setting = s;
-  one.stages = {&stage};
-  return rows_of(one)[0].total();
-}
-
 }  // namespace
-
-Index largest_that_fits(const Stage& stage, const formula::Setting& setting, Index bytes) {
-  const bool bare = setting.bare_parameters > 0;
-  const auto of_size = [&](Index size) {
-    formula::Setting s = setting;
-    (bare ? s.bare_parameters : s.layers) = size;
-    return s;
-  };
-  // Every size holds more than the one before. What can be counted at all is found first, which costs nothing.
-  Index low = bare ? 1 : 0, high = bare ? Index{1} << 50 : formula::kMostLayers;
-  for (Index beyond = high + 1, good = low; beyond - good > 1; high = good) {
-    const Index middle = good + (beyond - good) / 2;
-    (formula::countable(of_size(middle)) ? good : beyond) = middle;
-  }
-  Index held_low = held(stage, of_size(low)), held_high = held(stage, of_size(high));
-  if (held_low > bytes) return -1;
-  if (held_high <= bytes) return high;
-  // A formula takes time in proportion to the layers. It is almost a line, which says where to look; every other look
-  // is in the middle, for where it is none.
-  for (bool by_line = true; high - low > 1; by_line = !by_line) {
-    const double part =
-        by_line ? static_cast<double>(bytes - held_low) / static_cast<double>(held_high - held_low) : 0.5;
-    const Index offset = static_cast<Index>(part * static_cast<double>(high - low));
-    const Index size = low + std::clamp<Index>(offset, 1, high - low - 1);
-    const Index bytes_of_size = held(stage, of_size(size));
-    (bytes_of_size <= bytes ? low : high) = size;
-    (bytes_of_size <= bytes ? held_low : held_high) = bytes_of_size;
-  }
-  return low;
-}
 
 std::string plan_text(const PlanOptions& options) {
   const formula::Setting& s = options.setting;
   const std::vector<Row> rows = rows_of(options);
   Index largest = 0;
-  for (const Row& row : rows) largest = std::max({largest, row.total(), row.sent_per_step()});
+  for (const Row& row : rows) {
+    largest = std::max({largest, row.total("device"), row.sent_per_step(), row.total("host"), row.total("nvme")});
+  }
   const ByteUnit unit = unit_for(largest);
 
   std::string text = heading(options);
@@ -179,13 +167,19 @@ std::string plan_text(const PlanOptions& options) {
                       unit.name, separated(unit.bytes));
   const auto printed = [&](const Table& table) { return options.markdown ? table.markdown() : table.text(); };
   text += printed(table_of(rows, s, unit)) + "\n";
+  if (any_offload(rows)) {
+    text += "What it holds in each tier, and what moves between tiers in a step:\n\n" +
+            printed(tier_table(rows, unit)) + "\n";
+  }
   if (s.bare_parameters == 0) text += "The rest by category:\n\n" + printed(rest_table(rows, unit)) + "\n";
   if (s.bare_parameters == 0) {
     text += "Activations by layer, in bytes:\n\n" + printed(activations_table(formula::activations(s))) + "\n";
   }
-  if (options.device_memory) {
-    text += fmt::format("Into {} of device memory, if all categories reach their peaks together:\n\n",
-                        in_words(*options.device_memory));
+  if (options.caps.any()) {
+    const auto& [device, host] = options.caps;
+    text += fmt::format("Into {}{}{}, if all categories reach their peaks together:\n\n",
+                        device ? in_words(*device) + " of device memory" : "", device && host ? " and " : "",
+                        host ? in_words(*host) + " of host memory" : "");
     text += printed(fit_table(options, rows, unit)) + "\n";
   }
   text += wrapped("- " + states_sentence(rows, s));
@@ -197,6 +191,11 @@ std::string plan_text(const PlanOptions& options) {
   for (const std::string& sentence : surprises(rows, s)) text += wrapped("- " + sentence);
   if (s.local_first && rows.size() > 1)
     text += wrapped(fmt::format("- stages 2 and 3 are left out: {}", kWhyNoLocalFirst));
+  if (s.delayed_update) {
+    text += wrapped(
+        "- with a delayed update the baseline holds two gradients, and offload two slices of them and, in host memory, "
+        "the new parameters; the programs that do not have it are left out");
+  }
   return text;
 }
 
@@ -236,57 +235,40 @@ std::string plan_json(const PlanOptions& options) {
     if (row.stage->single_process) padded_for.world = 1;
     nlohmann::ordered_json stage = {{"stage", row.stage->label}, {"program", row.program}};
     stage["padded_parameters"] = formula::padded_parameters(padded_for);
-    stage["memory"] = row.memory;
+    stage["memory"] = nlohmann::ordered_json::object();
+    for (const auto& [name, bytes] : row.memory) {
+      const std::size_t space = name.find(' ');
+      if (space == std::string::npos)
+        stage["memory"][name] = bytes;
+      else
+        stage[name.substr(0, space) + "_memory"][name.substr(space + 1)] = bytes;
+    }
     stage["model_states"] = row.model_states();
-    stage["times_smaller"] = static_cast<double>(reference) / static_cast<double>(row.model_states());
-    stage["total"] = row.total();
+    stage["times_smaller"] =
+        row.model_states() == 0
+            ? nlohmann::ordered_json()
+            : nlohmann::ordered_json(static_cast<double>(reference) / static_cast<double>(row.model_states()));
+    stage["total"] = row.total("device");
+    if (row.stage->offload) {
+      stage["host_total"] = row.total("host");
+      stage["nvme_total"] = row.total("nvme");
+      stage["offload"] = row.moved;
+    }
     stage["communication"] = nlohmann::ordered_json::object();
     for (const auto& [purpose, bytes] : row.sent) {
       const formula::Sent& sent = f.communication.at(purpose);
       stage["communication"][purpose] = {{"collective", sent.collective}, {"formula", bytes}, {"calls", sent.calls}};
     }
     stage["sent"] = row.sent_per_step();
-    if (options.device_memory) {
-      stage["fits"] = row.total() <= *options.device_memory;
-      const Index largest = largest_that_fits(*row.stage, s, *options.device_memory);
+    if (options.caps.any()) {
+      stage["fits"] = fits(row, options.caps);
+      const Index largest = largest_that_fits(*row.stage, s, options.caps);
       stage[s.bare_parameters > 0 ? "largest_parameters" : "largest_layers"] =
           largest < 0 ? nlohmann::ordered_json() : nlohmann::ordered_json(largest);
     }
     json["stages"].push_back(std::move(stage));
   }
   return json.dump(1) + "\n";
-}
-
-std::string paper_table1(const PlanOptions& options) {
-  Table table({"N", "Pos", "Pos+g", "Pos+g+p", "Pos", "Pos+g", "Pos+g+p", "Pos", "Pos+g", "Pos+g+p"});
-  table.group_columns({"7.5B", "128B", "1T"});
-  nlohmann::ordered_json json = {{"schema", 1}, {"unit", "GB"}, {"rows", nlohmann::ordered_json::array()}};
-  for (const Index world : {1, 4, 16, 64, 256, 1024}) {
-    std::vector<std::string> cells = {std::to_string(world)};
-    for (const Index parameters : {Index{7500000000}, Index{128000000000}, Index{1000000000000}}) {
-      for (const char* stage : {"1", "2", "3"}) {
-        formula::Setting s;
-        s.world = world;
-        s.bf16 = true;                           // 16-bit parameters and gradients, fp32 master weights and moments
-        s.bare_parameters = parameters * world;  // then every slice is whole, and the formula is linear
-        const Index bytes = formula::model_states(stage_of_label(stage)->formula(s));
-        constexpr Index kGiga = 1000000000;
-        const double gigabytes = static_cast<double>(bytes) / static_cast<double>(world * kGiga);
-        cells.push_back(four_digits(gigabytes));
-        json["rows"].push_back(
-            {{"parameters", parameters}, {"world", world}, {"stage", stage}, {"model_states", gigabytes}});
-      }
-    }
-    table.add_row(std::move(cells));
-  }
-  if (options.json) return json.dump(1) + "\n";
-  return wrapped(
-             "Table 1 of the ZeRO paper, computed: GB (1e9 bytes) of model states a device, 16-bit training with fp32 "
-             "master weights and moments, stages 1 (Pos), 2 (Pos+g), 3 (Pos+g+p) at N devices, for models of 7.5e9, "
-             "128e9 and 1e12 parameters:") +
-         "\n" + (options.markdown ? table.markdown() : table.text()) + "\n" +
-         wrapped("- four significant digits; --json has all") +
-         wrapped("- the paper rounds its first model's cells and cuts off the others': 513.5 is printed as 513");
 }
 
 }  // namespace zero::tools

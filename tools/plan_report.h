@@ -16,7 +16,4 @@ std::string plan_json(const PlanOptions& options);
 /// training.
 std::string paper_table1(const PlanOptions& options);
 
-/// The most layers (with --parameters: the most parameters) that fit into `bytes`, all else as it is; -1 when none do.
-Index largest_that_fits(const Stage& stage, const formula::Setting& setting, Index bytes);
-
 }  // namespace zero::tools

@@ -30,7 +30,8 @@ def main():
         sizes = [p["memory"].get(category, {"measured": 0})["measured"] / 1e6 for p in programs]
         if not any(sizes):
             continue
-        axes.bar(names, sizes, bottom=bottom, label=category)
+        tier = category.split()[0] if " " in category else "device"
+        axes.bar(names, sizes, bottom=bottom, label=category, hatch={"device": "", "host": "//", "nvme": "xx"}.get(tier, ".."))
         bottom = [b + s for b, s in zip(bottom, sizes)]
     axes.set_ylabel("MB a rank (1e6 bytes), peaks by category")
     ranks = comparison["ranks"]

@@ -1,6 +1,6 @@
 #pragma once
 /// \file
-/// What the baseline and the stages take, all together: compare passes it on. A test holds the list to the programs.
+/// What the programs take, all together: compare passes on what a program offers. Tests hold the lists to the programs.
 
 #include <array>
 #include <string_view>
@@ -8,7 +8,7 @@
 namespace zero::tools {
 
 /// Options with a value, without dashes.
-inline constexpr std::array<std::string_view, 41> kProgramOptions = {"model",
+inline constexpr std::array<std::string_view, 43> kProgramOptions = {"model",
                                                                      "layers",
                                                                      "heads",
                                                                      "width",
@@ -48,8 +48,17 @@ inline constexpr std::array<std::string_view, 41> kProgramOptions = {"model",
                                                                      "on-nonfinite",
                                                                      "shard-group",
                                                                      "digest-every",
+                                                                     "delay-after",
+                                                                     "tile",
                                                                      "out"};
+/// Of those, what only some programs offer: each list under the one that says which (tools/stages.h).
+inline constexpr std::array<std::string_view, 2> kGatherOptions = {"prefetch", "reshard-after-forward"};
+inline constexpr std::array<std::string_view, 1> kGroupOptions = {"shard-group"};
+inline constexpr std::array<std::string_view, 3> kReorderOptions = {"delayed-update", "delay-after", "tile"};
+/// Options with a value that `offload` alone has.
+inline constexpr std::array<std::string_view, 4> kOffloadOptions = {"stage", "offload-optimizer", "offload-params",
+                                                                    "nvme-path"};
 /// Options without.
-inline constexpr std::array<std::string_view, 2> kProgramFlags = {"verify", "checkpoint-activations"};
+inline constexpr std::array<std::string_view, 3> kProgramFlags = {"verify", "checkpoint-activations", "delayed-update"};
 
 }  // namespace zero::tools

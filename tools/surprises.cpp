@@ -113,6 +113,37 @@ void add_traffic(std::vector<std::string>& all, const std::vector<Row>& rows, co
     all.push_back("with one rank nothing is sharded and nothing is sent: a slice is the whole");
 }
 
+/// What leaves the device, and what that costs.
+void add_offload(std::vector<std::string>& all, const std::vector<Row>& rows, const formula::Setting& s) {
+  const auto places = [](const Row& row, const std::string& category) {
+    Index bytes = 0;
+    for (const std::string_view tier : kLowerTiers) bytes += row.held(Row::key(tier, category));
+    return bytes;
+  };
+  const auto moves_slices = [&](const Row& row) {  // as ZeRO-Offload: parameters stay, the new ones come up once
+    return row.stage != nullptr && row.stage->offload && row.stage->offload->parameters == offload::Place::device;
+  };
+  const auto first = std::find_if(rows.begin(), rows.end(), moves_slices);
+  if (first != rows.end() && first->moved_in("down") > 0) {
+    all.push_back(fmt::format(
+        "{} keeps {} of the model states on the device and {} below it; for that each step takes {} of gradients down "
+        "and {} of new parameters up, over all ranks {} bytes a parameter, however many ranks there are",
+        first->program, in_words(first->model_states()),
+        in_words(places(*first, "parameters") + places(*first, "gradients") + places(*first, "optimizer")),
+        in_words(first->moved_in("down")), in_words(first->moved_in("up")),
+        formula::gradient_bytes(s) + formula::parameter_bytes(s)));
+  }
+  const auto brings_up = [](const Row& row) {
+    return row.stage != nullptr && row.stage->offload && row.stage->offload->parameters != offload::Place::device;
+  };
+  const auto gathers = std::find_if(rows.begin(), rows.end(), brings_up);
+  if (gathers != rows.end() && gathers->moved_in("down") > 0 && gathers->moved_in("up") > gathers->moved_in("down")) {
+    all.push_back(fmt::format(
+        "{} has no model states on the device; its slices come up for every gather, {:.2f} times what goes down",
+        gathers->program, ratio(gathers->moved_in("up"), gathers->moved_in("down"))));
+  }
+}
+
 }  // namespace
 
 Index Row::held(const std::string& category) const {
@@ -122,10 +153,31 @@ Index Row::held(const std::string& category) const {
 
 Index Row::model_states() const { return held("parameters") + held("gradients") + held("optimizer"); }
 
-Index Row::total() const {
+Index Row::buffers() const { return total("device") - model_states() - activations(); }
+
+std::string Row::key(std::string_view tier, const std::string& category) {
+  return tier == "device" ? category : fmt::format("{} {}", tier, category);
+}
+
+Index Row::total(std::string_view tier) const {
   Index sum = 0;
-  for (const auto& [category, bytes] : memory) sum += bytes;
+  for (const auto& [category, bytes] : memory) {
+    const std::size_t space = category.find(' ');
+    const std::string_view of = space == std::string::npos ? "device" : std::string_view(category).substr(0, space);
+    if (of == tier) sum += bytes;
+  }
   return sum;
+}
+
+Index Row::moved_in(const std::string& direction) const {
+  const auto found = moved.find(direction);
+  return found == moved.end() ? 0 : found->second;
+}
+
+bool any_offload(const std::vector<Row>& rows) {
+  return std::any_of(rows.begin(), rows.end(), [](const Row& row) {
+    return !row.moved.empty() || row.total("host") > 0 || row.total("nvme") > 0;
+  });
 }
 
 Index Row::sent_per_step() const {
@@ -136,8 +188,17 @@ Index Row::sent_per_step() const {
 
 Row formula_row(const Stage& stage, const formula::Setting& setting) {
   const formula::Formula f = stage.formula(setting_for(stage, setting));
-  Row row{std::string(stage.program), &stage, f.memory, {}};
+  Row row{stage.name(), &stage, f.memory, {}, f.offload};
+  for (const auto& [category, bytes] : f.host_memory) row.memory[Row::key("host", category)] = bytes;
+  for (const auto& [category, bytes] : f.nvme_memory) row.memory[Row::key("nvme", category)] = bytes;
   for (const auto& [purpose, sent] : f.communication) row.sent[purpose] = sent.bytes;
+  if (setting.bare_parameters == 0) return row;
+  // What is not about parameters has no meaning without a model.
+  std::erase_if(row.memory, [](const auto& entry) {
+    const std::string state = entry.first.substr(entry.first.find(' ') + 1);
+    return state != "parameters" && state != "gradients" && state != "optimizer";
+  });
+  row.sent.erase("scalars");
   return row;
 }
 
@@ -152,6 +213,7 @@ std::vector<std::string> surprises(const std::vector<Row>& rows, const formula::
   if (rows.empty()) return all;
   add_memory(all, rows, setting);
   add_traffic(all, rows, setting);
+  add_offload(all, rows, setting);
   return all;
 }
 

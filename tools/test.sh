@@ -26,8 +26,7 @@ done
 
 tools/build.sh "$preset"
 
-# Two at a time on any machine. A test of several ranks counts as two: mpirun binds ranks to cores from the first one up,
-# so that two such tests at once would share cores while others idle.
+# Two at a time on any machine. A test of several ranks counts as two.
 jobs=$(( $(nproc) > 1 ? 2 : 1 ))
 # The leak check names what Open MPI keeps until the process ends by the library in the call stack, which only the slow
 # unwinder finds. Options of your own come last and win.

@@ -260,6 +260,46 @@ def check_bf16_states():
         equal(held, per_parameter * result["padded_parameters"], f"model states of stage {stage} in bf16")
 
 
+def check_offload():
+    """The small model on 3 ranks: slices of 320, 640 and 640 elements, 1600 in all, each a chunk."""
+
+    def check(expected_host, expected_files, expected_moved, stage, optimizer, parameters="device", **options):
+        result = plan(Run(stage, SMALL, world=3, optimizer_place=optimizer, parameters_place=parameters, **options))
+        what = f"offload on stage {stage}, {optimizer}, {parameters}, {options}"
+        names = ("parameters", "gradients", "optimizer", "offload_buffers")
+        equal(tuple(result["host_memory"].get(name, 0) for name in names), expected_host, f"{what}: host")
+        equal(tuple(result["nvme_memory"].get(name, 0) for name in names[:3]), expected_files, f"{what}: files")
+        equal(tuple(result["offload"][name] for name in ("down", "up", "read", "written")), expected_moved, f"{what}: moved")
+        on_device = {"parameters": (0 if parameters != "device" else 4800 if stage == "2" else 1600), "gradients": 0, "optimizer": 0}
+        element = 2 if options.get("precision") == "bf16" else 4
+        equal({name: result["memory"][name] // element for name in on_device}, on_device, f"{what}: states on the device")
+
+    # A chunk of 640 elements on its way up; in files every slice is one block of 4096 bytes, and 3 of each state pass.
+    check((0, 6400, 19200, 2560), (0, 0, 0), (6400, 6400, 0, 0), "2", "host")
+    check((0, 3200, 19200, 1280), (0, 0, 0), (3200, 3200, 0, 0), "2", "host", precision="bf16")
+    check((0, 12800, 19200, 2560 + 6400), (0, 0, 0), (6400, 6400, 0, 0), "2", "host", delayed=True)
+    check((0, 0, 0, 12 * 4096 + 2560), (0, 3 * 4096, 9 * 4096), (6400, 6400, 12 * 4096, 12 * 4096), "2", "nvme")
+    check((6400, 6400, 19200, 0), (0, 0, 0), (6400, 12800, 0, 0), "3", "host", "host")  # every unit comes up twice
+    check((6400, 6400, 19200, 0), (0, 0, 0), (6400, 19200, 0, 0), "3", "host", "host", micro_steps=3, reshard=False)
+    check((0, 6400, 19200, 2 * 4096), (3 * 4096, 0, 0), (6400, 12800, 6 * 4096, 3 * 4096), "3", "host", "nvme")
+    check((0, 0, 0, 14 * 4096), (3 * 4096, 3 * 4096, 9 * 4096), (6400, 12800, 18 * 4096, 15 * 4096), "3", "nvme", "nvme")
+    for micro_steps in (1, 4):  # the paper's 4M bytes over all ranks: 2M of gradients down, 2M of parameters up
+        result = plan(Run("2", SMALL, world=3, precision="bf16", micro_steps=micro_steps, optimizer_place="host"))
+        equal(3 * (result["offload"]["down"] + result["offload"]["up"]), 4 * 4800, "moved over all ranks")
+    # A slice of two chunks and a bit more: 2^19 + 32 elements on 2 ranks.
+    one = gpt2.Config(layers=0, heads=1, width=32, context=1, vocab=32768 - 1)
+    result = plan(Run("3", one, world=2, optimizer_place="nvme", parameters_place="nvme"))
+    equal(result["padded_parameters"], 2**20 + 64, "elements of two slices of two chunks and a bit more")
+    equal(result["nvme_memory"]["parameters"], 2 * 2**20 + 4096, "a slice of two chunks and 32 elements in a file")
+    equal(result["host_memory"]["offload_buffers"], (3 * 4 + 2 * 3) * 2**20, "buffers of whole chunks")
+    for run in (Run("1", SMALL, optimizer_place="host"), Run("2", SMALL, optimizer_place="host", parameters_place="host"), Run("3", SMALL, parameters_place="host"), Run("3", SMALL, optimizer_place="nvme", delayed=True)):
+        try:
+            plan(run)
+            failures.append(f"{run} is accepted")
+        except ValueError:
+            pass
+
+
 def check_gathers():
     # Uses with three block units: E 1 2 3 E 3 2 1 (the second E is the head). A unit stays when its next use is at most
     # `prefetch` uses away: 2 uses for block 3, 4 for E and block 2, 6 for block 1.
@@ -311,43 +351,60 @@ def settings_of_runs():
     """Some of all settings, the same each time, every value in several of them: (run, what to add to its command)."""
     choose = random.Random(2)
     stages = ["3", "3", "3", "2", "2", "1", "0", "baseline"]  # stage 3 has the most options
-    for i in range(20):
-        stage = stages[i % len(stages)]
+    for i in range(36):
+        offloads = i >= 20
+        stage = stages[i % len(stages)] if not offloads else "3" if i % 3 else "2"
         world = choose.choice((4, 4, 2) if stage == "3" else (2, 3, 4, 5))
         local_first = stage in ("baseline", "0", "1") and choose.random() < 0.3
-        groups = [size for size in (1, 2) if world % size == 0] if stage == "3" else []
+        groups = [size for size in (1, 2) if world % size == 0] if stage == "3" and not offloads else []
+        places = {}
+        if offloads:
+            places["optimizer_place"] = choose.choice(("host", "nvme"))
+            places["parameters_place"] = choose.choice(("device", "host", "nvme", "nvme")) if stage == "3" else "device"
+            places["delayed"] = places["optimizer_place"] == "host" and choose.random() < 0.5
+        elif stage == "baseline":
+            places["delayed"] = choose.random() < 0.5
+        tiles = choose.choice((1, 1, 2, 3)) if offloads or stage == "baseline" else 1
         run = Run(
             stage,
             gpt2.Config(choose.choice((2, 3, 5)), *choose.choice(((1, 11), (2, 10), (4, 32))), choose.choice((20, 33)), 256),
             world=world,
             micro_steps=choose.choice((1, 2, 3)),
             precision=choose.choice(("bf16", "fp32")),
-            wrap=choose.choice((1, 2)),
+            tiles=tiles,
+            wrap=choose.choice((1, 2)) if tiles == 1 else 1,
             accumulation="local-first" if local_first else "ranks-first",
             prefetch=choose.choice((0, 1, 2)) if stage == "3" else 1,
             reshard=choose.random() < 0.7 or stage != "3",
             micro_batch=choose.choice((1, 3)),
-            checkpoint=choose.random() < 0.5,
+            checkpoint=choose.random() < 0.5 and tiles == 1,
             dropout=choose.random() < 0.5,
             shard_group=choose.choice([0, *groups, *groups]),
             bucket=choose.choice((0, 700, 4096)),
             collectives=choose.choice((*["canonical"] * 4, "ring", "native")),
             threads=choose.choice((1, 2)),
+            **places,
         )
         yield run, choose.choice(([], ["--eval-every", 1], ["--transport", "messages"], ["--clip", 0]))
 
 
-def command_of(run, programs, starter):
+def command_of(run, programs, starter, files):
     """The command line of a run, and its options but for `--out`."""
     options = ["--layers", run.model.layers, "--heads", run.model.heads, "--width", run.model.width]
     options += ["--context", run.model.context, "--vocab", run.model.vocab, "--micro-batch", run.micro_batch]
     options += ["--global-batch", run.micro_batch * run.world * run.micro_steps, "--precision", run.precision]
     options += ["--wrap", run.wrap, "--accumulation", run.accumulation, "--threads", run.threads]
-    options += ["--collectives", run.collectives, "--steps", 2]
+    options += ["--collectives", run.collectives, "--steps", 3 if run.delayed else 2]
     options += ["--bucket", run.bucket] if run.bucket else []
+    options += ["--tile", run.tiles] if run.tiles > 1 else []
     options += ["--checkpoint-activations"] if run.checkpoint else []
     options += ["--dropout", 0.25] if run.dropout else []
-    program = os.path.join(programs, PROGRAMS[run.stage])
+    options += ["--delayed-update", "--delay-after", 1] if run.delayed else []
+    program = os.path.join(programs, "offload" if run.offloads else PROGRAMS[run.stage])
+    if run.offloads:
+        options += ["--stage", run.stage, "--offload-optimizer", run.optimizer_place]
+        options += ["--offload-params", {"device": "none"}.get(run.parameters_place, run.parameters_place)]
+        options += ["--nvme-path", files] if "nvme" in (run.optimizer_place, run.parameters_place) else []
     if run.stage == "baseline":
         return [program, *options, "--as-world", run.world]
     if run.stage == "3":
@@ -362,12 +419,19 @@ def check_summary(run, summary, what):
     equal(summary["parameters"], expected["parameters"], f"{what}: parameters")
     equal(summary["padded_parameters"], expected["padded_parameters"], f"{what}: padded parameters")
     for rank in summary["memory"]["ranks"]:
-        held = rank["tiers"]["device"]["categories"]
-        for name in sorted({*held, *expected["memory"]}):
-            got, size = held.get(name, {"formula": 0, "peak": 0, "current": 0}), expected["memory"].get(name, 0)
-            equal((got["formula"], got["peak"]), (size, size), f"{what}: {name} (its formula, held)")
-            if name in ("parameters", "gradients", "optimizer"):
-                equal(got["current"], size, f"{what}: {name} at the end")
+        for tier, sizes in (("device", expected["memory"]), ("host", expected["host_memory"]), ("nvme", expected["nvme_memory"])):
+            held = rank["tiers"].get(tier, {"categories": {}})["categories"]
+            for name in sorted({*held, *sizes}):
+                got, size = held.get(name, {"formula": 0, "peak": 0, "current": 0}), sizes.get(name, 0)
+                equal((got["formula"], got["peak"]), (size, size), f"{what}: {tier} {name} (its formula, held)")
+                if name in ("parameters", "gradients", "optimizer"):
+                    equal(got["current"], size, f"{what}: {tier} {name} at the end")
+    moved = summary["offload"]["ranks"]
+    equal(len(moved), run.world if run.offloads else 0, f"{what}: ranks that move between tiers")
+    for rank in moved:
+        for name in sorted({*rank, *expected["offload"]} - {"rank"}):
+            size = expected["offload"].get(name, 0)
+            equal(rank.get(name), {"formula": size, "moved": size}, f"{what}: moved {name}")
     for rank in summary["communication"]["ranks"]:
         for name in sorted({*rank, *expected["communication"]} - {"rank"}):
             got, size = rank.get(name, {"formula": 0, "sent": 0, "calls": 0}), expected["communication"].get(name, 0)
@@ -402,12 +466,14 @@ def check_programs(starter, programs, text):
     """The number of runs, all compared with the formulas."""
     count = 0
     with tempfile.TemporaryDirectory() as folder:
+        files = os.path.join(folder, "files")
+        os.mkdir(files)
 
         def summary_of(run, *more):
             nonlocal count
             count += 1
             out = os.path.join(folder, str(count))
-            command = [*command_of(run, programs, starter), "--data", text, *more, "--out", out]
+            command = [*command_of(run, programs, starter, files), "--data", text, *more, "--out", out]
             status, error = ended(list(map(str, command)))
             if status != 0:
                 failures.append(f"{' '.join(map(str, command))}: {status}: {error[-400:]}")
@@ -444,6 +510,7 @@ def main():
     check_activations()
     check_groups()
     check_ring()
+    check_offload()
     check_gathers()
     check_traffic_ratios()
     for failure in failures:

@@ -3,6 +3,7 @@
 
 Rajbhandari et al. 2020 (ZeRO), sections 5 and 7, with what they leave out: the padding of flat units, the partial sums
 of the tree of additions, the units that stage 3 gathers, activations, scratch memory, and what the collectives need.
+With offload: Ren et al. 2021 (ZeRO-Offload), section 4.1, and Rajbhandari et al. 2021 (ZeRO-Infinity), section 5.
 Bytes are exact integers; results are per rank.
 
 As a program it prints them as JSON, in the words of summary.json.
@@ -45,6 +46,10 @@ LOSS = 8  # a double
 CANONICAL_SCRATCH = (384 + 32) * 384 + 512 * 384  # fp32 elements of a thread: packed panels, and outputs to be rounded
 LIBRARY_SCRATCH = 3 * 512 * 512  # fp32 elements: bf16 operands widened, and their product
 FOLLOWED_SUMS = 16384  # fp32 elements that the baseline takes at a time from the sum over ranks to that over micro-steps
+CHUNK = 2**18  # elements of a slice that move between tiers as one
+BLOCK = 4096  # bytes: what a file is made of
+PASSING = 3  # chunks of each state in host memory on their way between files and AdamW: read, updated, written
+UNITS_AHEAD = 2  # units whose parameters are in host memory on their way from files to the device
 TOKEN_ROWS = 1024  # of the tied table, whose gradient is added in fp32 before it is rounded
 
 
@@ -56,6 +61,7 @@ class Run:
     micro_steps: int = 1  # k: micro-batches of a rank in a step
     precision: str = "fp32"
     wrap: int = 1  # blocks in a unit
+    tiles: int = 1  # offload and the baseline: parts of a block's products, each a unit of its own
     accumulation: str = "ranks-first"
     prefetch: int = 1
     reshard: bool = True  # stage 3: free a block's unit after its forward
@@ -67,13 +73,21 @@ class Run:
     collectives: str = "canonical"
     products: str = "canonical"
     threads: int = 1  # of products
+    # Stages 2 and 3: where fp32 weights, moments and the gradient's slice live, and (stage 3) the parameters' slices.
+    optimizer_place: str = "device"  # "host", "nvme"
+    parameters_place: str = "device"
+    delayed: bool = False  # the baseline, and with the optimizer in host memory: gradients are applied one step late
+
+    @property
+    def offloads(self):
+        return self.optimizer_place != "device"
 
     @property
     def slices(self):
         """Into how many parts a unit is cut."""
         if self.stage == "baseline":
             return 1
-        return self.shard_group if self.stage == "3" and self.shard_group else self.world
+        return self.shard_group if self.stage == "3" and self.shard_group and not self.offloads else self.world
 
     @property
     def groups(self):
@@ -107,8 +121,27 @@ def model_states(stage, parameters, world, precision):
     }
 
 
-def unit_tensors(model, wrap):
+def tiles_of(block, shapes, tiles):
+    """The units of a block whose four products are cut into tiles of their outputs: sizes of the tensors of each. A product
+    is a matrix and its bias, and before two of them stands a norm."""
+    units = []
+    for names in (("norm1", "attention.qkv"), (None, "attention.projection"), ("norm2", "mlp.expand"), (None, "mlp.project")):
+        norm, product = names
+        rows, columns = shapes[f"{block} {product}.weight"]
+        cuts = [rows * tile // tiles for tile in range(tiles + 1)]
+        for tile in range(tiles):
+            before = [shapes[f"{block} {norm}.{part}"] for part in ("weight", "bias")] if norm and tile == 0 else []
+            after = [shapes[f"{block} {product}.bias"]] if tile == tiles - 1 else []
+            units.append([math.prod(shape) for shape in (*before, (cuts[tile + 1] - cuts[tile], columns), *after)])
+    return units
+
+
+def unit_tensors(model, wrap, tiles=1):
     """The units in the order of the forward pass: (name, sizes of its tensors in elements)."""
+    if tiles > 1:
+        embedding = unit_tensors(model, 1)[0]
+        blocks = [tiles_of(f"block {i}", gpt2.shapes(model), tiles) for i in range(model.layers)]
+        return [embedding, *((f"block {i} part {j}", unit) for i, units in enumerate(blocks) for j, unit in enumerate(units))]
     embedding, blocks = [], [[] for _ in range(model.layers)]
     for name, shape in gpt2.shapes(model).items():
         words = name.split()
@@ -167,6 +200,7 @@ def workspace(run):
     elements += s * s * (2 if run.dropout else 1)  # a head's scores, and its probabilities after dropout
     elements += 2 * h  # of the final norm's weight and bias, until the embedding's backward
     rounded_late = min(v, TOKEN_ROWS) * h if run.precision == "bf16" else 0
+    rounded_late += 2 * 4 * s * b * h if run.tiles > 1 else 0  # an input's gradient, and what the next tile adds to it
     products = LIBRARY_SCRATCH if run.products == "library" else run.threads * CANONICAL_SCRATCH
     followed = FOLLOWED_SUMS if run.stage == "baseline" else 0
     return element * elements + FP32 * (rounded_late + products + followed)
@@ -279,16 +313,82 @@ def communication(run, sizes, times):
     return result
 
 
+def chunks(slice_size):
+    """Elements of the pieces of a slice that move one after the other."""
+    return [min(CHUNK, slice_size - begin) for begin in range(0, slice_size, CHUNK)]
+
+
+def in_blocks(elements, element_bytes):
+    """Bytes of so many elements in a file, or in a buffer that is read into: whole blocks."""
+    return round_up(elements * element_bytes, BLOCK)
+
+
+def offload(run, sizes, times):
+    """What a rank holds below the device, ({category: bytes of host memory}, {category: bytes in files}), and what moves
+    in a step, {direction: bytes}. `times`: how often stage 3 gathers each unit in a micro-step.
+
+    The optimizer below the device holds fp32 weights in fp32 training, too: the parameters are not beside it.
+    """
+    widths = PRECISIONS[run.precision]
+    cut = [chunks(size // run.slices) for size in sizes]
+    elements, largest = sum(map(sum, cut)), max(map(max, cut))
+    states = {"optimizer": [FP32] * 3, "gradients": [widths.gradient] * (2 if run.delayed else 1)}
+    if run.stage == "3" and run.parameters_place != "device":
+        states["parameters"] = [widths.parameter]
+
+    def filed(element, repeats=None):  # bytes of one state in files, each unit so many times
+        return sum(n * in_blocks(chunk, element) for unit, n in zip(cut, repeats or [1] * len(cut)) for chunk in unit)
+
+    host, files, buffers = {}, {}, 0
+    for name, elements_bytes in states.items():
+        place = run.parameters_place if name == "parameters" else run.optimizer_place
+        if place == "host":
+            host[name] = sum(elements_bytes) * elements
+        else:
+            files[name] = sum(map(filed, elements_bytes))
+            passing = UNITS_AHEAD * max(map(len, cut)) if name == "parameters" else PASSING
+            buffers += passing * sum(in_blocks(largest, element) for element in elements_bytes)
+    moved = {"down": widths.gradient * elements, "up": widths.parameter * elements, "read": 0, "written": 0}
+    if "parameters" in states:  # every gather takes this rank's slice up
+        repeats = [run.micro_steps * n for n in times]
+        moved["up"] = widths.parameter * sum(n * sum(unit) for n, unit in zip(repeats, cut))
+        if run.parameters_place == "nvme":
+            moved["read"] += filed(widths.parameter, repeats)
+            moved["written"] += filed(widths.parameter)
+    else:
+        buffers += widths.parameter * largest  # new parameters, on their way up
+    if run.optimizer_place == "nvme":  # all is read for an update; what is new goes back, and the gradient came down
+        once = 3 * filed(FP32) + filed(widths.gradient)
+        moved["read"] += once
+        moved["written"] += once
+    if run.delayed:
+        buffers += widths.parameter * elements  # new parameters, until the step beside them has ended
+    if buffers:
+        host["offload_buffers"] = buffers
+    return host, files, moved
+
+
 def plan(run):
     """Everything about a run, as a dictionary that can be written as JSON."""
     if run.accumulation == "local-first" and run.stage in ("2", "3"):
         raise ValueError("local-first accumulation needs full gradients, which stages 2 and 3 do not hold")
+    if run.offloads and run.stage not in ("2", "3") or run.parameters_place != "device" and not (run.offloads and run.stage == "3"):
+        raise ValueError("stages 2 and 3 offload the optimizer, and stage 3 with it the parameters")
+    if run.delayed and run.stage != "baseline" and run.optimizer_place != "host":
+        raise ValueError("only the baseline and an optimizer in host memory apply a gradient late")
     widths = PRECISIONS[run.precision]
-    units = unit_tensors(run.model, run.wrap)
+    if run.tiles > 1 and (run.wrap > 1 or run.checkpoint or not (run.offloads or run.stage == "baseline")):
+        raise ValueError("tiles are for offload and the baseline, with a wrap of 1 and without checkpointing")
+    units = unit_tensors(run.model, run.wrap, run.tiles)
     sizes = [padded_size(tensors, run.slices) for _, tensors in units]
     padded = sum(sizes)
 
     memory = {name: int(size) for name, size in model_states(run.stage, padded, run.slices, run.precision).items()}
+    if run.offloads:
+        memory["gradients"] = memory["optimizer"] = 0
+        memory["parameters"] *= run.parameters_place == "device"
+    elif run.delayed:  # the gradient that waits, and the next one
+        memory["gradients"] *= 2
     memory["partial_sums"] = partial_sums(run, padded)
     times, peak = gathers(sizes, run.prefetch, run.reshard)
     memory["gathered"] = widths.parameter * peak if run.stage == "3" else 0
@@ -299,6 +399,7 @@ def plan(run):
     memory["buckets"] = buckets(run, sizes)
 
     sent = communication(run, sizes, times)
+    host, files, moved = offload(run, sizes, times) if run.offloads else ({}, {}, {})
     listing = []
     for (name, tensors), size, n in zip(units, sizes, times):
         listing.append({"name": name, "parameters": sum(tensors), "padded": size})
@@ -309,6 +410,9 @@ def plan(run):
         "padded_parameters": padded,
         "units": listing,
         "memory": memory,
+        "host_memory": host,
+        "nvme_memory": files,
+        "offload": moved,
         "activations": activations(run),
         "communication": {purpose: size for purpose, (size, _) in sent.items()},
         "calls": {purpose: count for purpose, (_, count) in sent.items()},
@@ -345,6 +449,9 @@ def parse(arguments):
     parser.add_argument("--collectives", choices=("canonical", "ring", "native"), default="canonical")
     parser.add_argument("--products", choices=("canonical", "library"), default="canonical")
     parser.add_argument("--threads", type=at_least(1), default=1)
+    parser.add_argument("--optimizer-place", choices=("device", "host", "nvme"), default="device")
+    parser.add_argument("--parameters-place", choices=("device", "host", "nvme"), default="device")
+    parser.add_argument("--delayed", action="store_true", help="each gradient is applied one step late")
     o = parser.parse_args(arguments)
     if o.width % o.heads != 0:
         parser.error(f"--heads {o.heads} does not divide --width {o.width}")

@@ -20,24 +20,35 @@ import unittest
 
 COMPARE, PLAN = (os.path.abspath(path) for path in sys.argv[1:3])
 RANKS = 2
-PROGRAMS = ("baseline", "stage0_ddp", "stage1_optimizer", "stage2_gradients", "stage3_params")
+STAGES = ("baseline", "stage0_ddp", "stage1_optimizer", "stage2_gradients", "stage3_params")
+OFFLOAD = {  # by row: what says so on the command line of offload, and in its summary
+    "offload-2-host": {"stage": 2, "offload-optimizer": "host", "offload-params": "none"},
+    "offload-3-host-host": {"stage": 3, "offload-optimizer": "host", "offload-params": "host"},
+    "offload-2-nvme": {"stage": 2, "offload-optimizer": "nvme", "offload-params": "none"},
+    "offload-3-host-nvme": {"stage": 3, "offload-optimizer": "host", "offload-params": "nvme"},
+    "offload-3-nvme-nvme": {"stage": 3, "offload-optimizer": "nvme", "offload-params": "nvme"},
+}
+PROGRAMS = (*STAGES, "offload-2-host", "offload-3-host-host")  # rows of compare by default
 OPTIONS = {"model": "tiny", "layers": 2, "heads": 1, "width": 11, "context": 20, "vocab": 61, "micro-batch": 1, "steps": 2}
 OPTIONS |= {"precision": "fp32", "products": "canonical", "collectives": "canonical", "accumulation": "ranks-first", "wrap": 1}
 
 # Rank 0 leaves the summary; every rank runs BEFORE, which can be any behaviour.
 PRETENDER = """#!/bin/sh
 here=$(dirname "$0")
-for argument in "$@"; do echo "$argument"; done > "$here/$(basename "$0").arguments"
 out=
 previous=
 for argument in "$@"; do
   [ "$previous" = --out ] && out=$argument
   previous=$argument
 done
+row=$(basename "$out")
+for argument in "$@"; do echo "$argument"; done > "$here/$row.arguments"
+summary=$here/$row.json
+[ -f "$summary" ] || summary=$here/$(basename "$0").json
 BEFORE
 if [ "${OMPI_COMM_WORLD_RANK:-0}" = 0 ]; then
   mkdir -p "$out"
-  cp "$here/$(basename "$0").json" "$out/summary.json"
+  cp "$summary" "$out/summary.json"
 fi
 """
 
@@ -45,7 +56,7 @@ fi
 def formulas(micro_steps=1):
     """By program, from plan."""
     shapes = [f"--{name}={OPTIONS[name]}" for name in ("layers", "heads", "width", "context", "vocab", "micro-batch")]
-    command = [PLAN, f"--world={RANKS}", f"--global-batch={RANKS * micro_steps}", "--json", *shapes]
+    command = [PLAN, f"--world={RANKS}", f"--global-batch={RANKS * micro_steps}", "--stage=all,offload", "--json", *shapes]
     output = subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout
     return {stage["program"]: stage for stage in json.loads(output)["stages"]}
 
@@ -54,21 +65,28 @@ def honest(program, formula, micro_steps=1):
     """The summary of a program that holds and sends what its formula says."""
     world = 1 if program == "baseline" else RANKS
     options = dict(OPTIONS) | {"global-batch": RANKS * micro_steps}
-    if program == "stage3_params":
+    options |= OFFLOAD.get(program, {})
+    if program == "stage3_params" or program in OFFLOAD:
         options |= {"prefetch": 1, "reshard-after-forward": "on"}
-    categories = {name: {"formula": size, "current": size, "peak": size} for name, size in formula["memory"].items()}
-    memory = [{"rank": rank, "process_peak": 10**8, "tiers": {"device": {"cap": None, "peak": 1, "categories": copy.deepcopy(categories)}}} for rank in range(world)]
+    tiers = {}
+    for tier, memory in (("device", "memory"), ("host", "host_memory"), ("nvme", "nvme_memory")):
+        held = {name: {"formula": size, "current": size, "peak": size} for name, size in formula.get(memory, {}).items()}
+        if held:
+            tiers[tier] = {"cap": None, "peak": 1, "categories": held}
+    memory = [{"rank": rank, "process_peak": 10**8, "tiers": copy.deepcopy(tiers)} for rank in range(world)]
+    moved = {name: {"formula": size, "moved": size} for name, size in formula.get("offload", {}).items()}
+    moved = [{"rank": rank, **copy.deepcopy(moved)} for rank in range(world if moved else 0)]
     sent = [{"rank": rank} | {purpose: {"collective": s["collective"], "formula": s["formula"], "sent": s["formula"], "calls": s["calls"]} for purpose, s in formula["communication"].items()} for rank in range(world)]
     return {
-        "schema": 1, "executable": program, "world": world, "options": options, "parameters": 4103, "padded_parameters": formula["padded_parameters"],
+        "schema": 1, "executable": "offload" if program in OFFLOAD else program, "world": world, "options": options, "parameters": 4103, "padded_parameters": formula["padded_parameters"],
         "losses": [4.25, 4.125], "grad_norms": [1.5, 0.1], "digest": {name: "ab" * 16 for name in ("parameters", "master", "momentum", "variance")},
-        "memory": {"ranks": memory}, "communication": {"ranks": sent}, "offload": {"ranks": []},
+        "memory": {"ranks": memory}, "communication": {"ranks": sent}, "offload": {"ranks": moved},
         "seconds": {"total": [0.5, 0.25], "compute": [0.5, 0.25]}, "tokens_per_second": 160.0,
     }  # fmt: skip
 
 
-def categories(summary, rank):
-    return summary["memory"]["ranks"][rank]["tiers"]["device"]["categories"]
+def categories(summary, rank, tier="device"):
+    return summary["memory"]["ranks"][rank]["tiers"][tier]["categories"]
 
 
 class Compare(unittest.TestCase):
@@ -78,17 +96,17 @@ class Compare(unittest.TestCase):
         self.folder = tempfile.mkdtemp()
         self.addCleanup(shutil.rmtree, self.folder)
         shutil.copy2(COMPARE, os.path.join(self.folder, "compare"))
-        for program in PROGRAMS:
+        for program in (*STAGES, *OFFLOAD):
             self.make(program, honest(program, self.formula[program]))
 
     def make(self, program, summary, before="", folder="."):
         place = os.path.join(self.folder, folder)
         os.makedirs(place, exist_ok=True)
-        path = os.path.join(place, program)
+        path = os.path.join(place, "offload" if program in OFFLOAD else program)
         with open(path, "w", encoding="utf-8") as file:
             file.write(PRETENDER.replace("BEFORE", before))
         os.chmod(path, 0o755)
-        with open(path + ".json", "w", encoding="utf-8") as file:
+        with open(os.path.join(place, program + ".json"), "w", encoding="utf-8") as file:
             file.write(summary if isinstance(summary, str) else json.dumps(summary))
         return path
 
@@ -110,11 +128,13 @@ class Compare(unittest.TestCase):
     def test_honest_programs_are_equal_and_the_table_fits_100_columns(self):
         text = self.run_compare("--json", "c.json", "--csv", "c.csv", "--markdown", "c.md", "--out", "kept")
         rows = [line for line in text.splitlines() if line.startswith(PROGRAMS) and line.split()[0] in PROGRAMS]
-        self.assertEqual([row.split()[0] for row in rows], list(PROGRAMS))
-        self.assertTrue(all(row.endswith("yes") for row in rows))
+        self.assertEqual([row.split()[0] for row in rows], 2 * list(PROGRAMS))  # and where the bytes are
+        self.assertTrue(all(row.endswith("yes") for row in rows[: len(PROGRAMS)]))
+        head = next(line for line in text.splitlines() if line.split()[:3] == ["device", "host", "nvme"])
+        self.assertEqual({len(row) for row in rows[len(PROGRAMS) :]}, {len(head)})
         self.assertLessEqual(max(map(len, text.splitlines())), 100)
         words = text.replace("\n  ", " ")
-        self.assertIn("All 5 programs end with equal bits", words)
+        self.assertIn("All 7 programs end with equal bits", words)
         self.assertRegex(words, r"activations stay .* in every stage")
         self.assertIn("stage 3 sends 1.50 times what stage 2 sends", words)
         self.assertIn("s/step and tokens/s of the median step", words)
@@ -123,7 +143,13 @@ class Compare(unittest.TestCase):
         self.assertTrue(result["right"])
         for program in result["programs"]:
             expected = self.formula[program["program"]]
-            self.assertEqual({name: held["measured"] for name, held in program["memory"].items()}, expected["memory"])
+            measured = lambda what: {name: held["measured"] for name, held in program[what].items()}
+            held = dict(expected["memory"])
+            for tier in ("host", "nvme"):
+                held |= {f"{tier} {name}": size for name, size in expected.get(f"{tier}_memory", {}).items()}
+            self.assertEqual(measured("memory"), held)
+            self.assertEqual(measured("tiers"), {"device": expected["total"], "host": expected.get("host_total", 0), "nvme": expected.get("nvme_total", 0)})
+            self.assertEqual(measured("offload"), expected.get("offload", {}))
             self.assertEqual(program["model_states"]["measured"], expected["model_states"])
             self.assertEqual(program["sent"], expected["sent"])
         with open(os.path.join(self.folder, "c.csv"), encoding="utf-8", newline="") as file:
@@ -199,10 +225,86 @@ class Compare(unittest.TestCase):
         self.assertEqual(seen["stage3_params"], ["--data", "a b;$(touch no)", "--prefetch=0", "--reshard-after-forward", "off", "--shard-group", "1", "--steps", "2"])
         self.assertFalse(os.path.exists(os.path.join(self.folder, "no")))
 
+    def arguments(self, row):
+        with open(os.path.join(self.folder, row + ".arguments"), encoding="utf-8") as file:
+            return file.read().splitlines()[2:]  # but for --out
+
     def test_local_first_runs_the_programs_that_offer_it(self):
-        text = self.run_compare("--accumulation", "local-first")
+        text = self.run_compare("--accumulation", "local-first").replace("\n  ", " ")
         self.assertIn("stage1_optimizer", text)
-        self.assertNotIn("stage2_gradients", text)
+        self.assertIn("- left out, since they have no --accumulation local-first and other bits without it: stage2_gradients, stage3_params,", text)
+        self.assertFalse(os.path.exists(os.path.join(self.folder, "stage2_gradients.arguments")))
+
+    def test_offload_runs_on_files_where_there_is_a_directory_for_them(self):
+        text = self.run_compare("--nvme-path", "some where", "--steps=2")
+        rows = [line.split()[0] for line in text.splitlines() if line.startswith(("baseline", "stage", "offload")) and line.endswith("yes")]
+        self.assertEqual(rows, [*PROGRAMS, "offload-2-nvme", "offload-3-nvme-nvme"])
+        way = lambda row: [word for name, value in OFFLOAD[row].items() for word in (f"--{name}", str(value))]
+        self.assertEqual(self.arguments("stage3_params"), ["--steps=2"])
+        self.assertEqual(self.arguments("offload-2-host"), [*way("offload-2-host"), "--steps=2"])
+        self.assertEqual(self.arguments("offload-3-nvme-nvme"), [*way("offload-3-nvme-nvme"), "--nvme-path", "some where", "--steps=2"])
+
+    def test_a_way_to_run_offload_is_chosen_by_its_options_or_by_its_name(self):
+        for chosen in (["--programs", "baseline,offload", "--stage", "3", "--offload-params=host"], ["--programs", "baseline,offload-3-host-host"]):
+            text = self.run_compare(*chosen, "--prefetch", "1")
+            self.assertRegex(text, r"offload-3-host-host .* yes\n")
+            self.assertNotIn("offload-2-host", text)
+            self.assertEqual(self.arguments("offload-3-host-host")[:6], ["--stage", "3", "--offload-optimizer", "host", "--offload-params", "host"])
+        self.assertIn("offload-2-nvme needs a directory", self.run_compare("--programs", "offload-2-nvme", status=2))
+        self.assertIn("offload has no --stage 2 with --offload-optimizer host and --offload-params host", self.run_compare("--offload-params", "host", "--stage", "2", status=2))
+
+    def test_a_delayed_update_runs_the_programs_that_have_it(self):
+        for program in ("baseline", "offload-2-host", "offload-3-host-host", "offload-3-host-nvme"):
+            delayed = {stage["program"]: stage for stage in json.loads(subprocess.run([PLAN, f"--world={RANKS}", "--stage=all,offload", "--delayed-update", "--json", *[f"--{name}={OPTIONS[name]}" for name in ("layers", "heads", "width", "context", "vocab", "micro-batch")]], check=True, capture_output=True, text=True, timeout=60).stdout)["stages"]}
+            summary = honest(program, delayed[program])
+            summary["options"]["delayed-update"] = True
+            self.make(program, summary)
+        text = self.run_compare("--delayed-update", "--delay-after", "1", "--nvme-path", "d").replace("\n  ", " ")
+        self.assertIn("All 4 programs end with equal bits", text)
+        self.assertIn("- left out, since they have no --delayed-update and other bits without it: stage0_ddp, stage1_optimizer, stage2_gradients, stage3_params", text)
+        self.assertEqual(self.arguments("offload-2-host")[6:], ["--delayed-update", "--delay-after", "1"])
+        self.assertIn("stage1_optimizer has no --delayed-update, without which", self.run_compare("--programs", "baseline,1", "--delayed-update", status=2))
+        self.assertIn("stage2_gradients has no --tile, without which", self.run_compare("--programs", "baseline,2", "--tile", "2", status=2))
+
+    def test_bytes_below_the_device_are_held_to_the_formula(self):
+        row = "offload-3-nvme-nvme"
+        for tier, category in (("host", "offload_buffers"), ("nvme", "optimizer"), ("nvme", "parameters")):
+            summary = honest(row, self.formula[row])
+            categories(summary, 1, tier)[category]["peak"] += 1
+            self.assertRegex(self.pair(row, summary, "--nvme-path", "d"), rf"{row}: {tier} {category}: formula \d+ B, measured \d+ B on rank 1")
+        summary = honest(row, self.formula[row])
+        categories(summary, 0, "nvme")["optimizer"]["current"] = 0
+        self.assertRegex(self.pair(row, summary, "--nvme-path", "d"), rf"{row}: nvme optimizer: formula .* kB, after the last step 0 B on rank 0")
+        summary = honest(row, self.formula[row])
+        for rank in range(RANKS):  # on the device instead of in host memory
+            tiers = summary["memory"]["ranks"][rank]["tiers"]
+            tiers["device"]["categories"]["host offload_buffers"] = tiers.pop("host")["categories"]["offload_buffers"]
+        self.make(row, summary)
+        self.assertIn("has a name with a blank", self.run_compare("--programs", row, "--nvme-path", "d", status=2))
+        summary = honest(row, self.formula[row])
+        summary["memory"]["ranks"][0]["tiers"]["host"]["peak"] = 10**9
+        self.assertRegex(self.pair(row, summary, "--nvme-path", "d"), rf"{row}: host: peak 1.0 GB, categories add up to .* on rank 0")
+
+    def test_bytes_moved_between_tiers_are_held_to_the_formula(self):
+        row = "offload-2-host"
+        for change, words in (
+            (lambda ranks: ranks[1]["down"].update(moved=1), r"moved down: formula .* kB, measured 1 B on rank 1"),
+            (lambda ranks: ranks[0].pop("up"), r"moved up: formula .* kB, measured 0 B on rank 0"),
+            (lambda ranks: ranks[0].update(read={"formula": 5, "moved": 5}), r"moved read: formula 0 B, measured 5 B on rank 0"),
+            (lambda ranks: ranks.clear(), r"moved down: formula .* kB, measured 0 B\n"),
+        ):
+            summary = honest(row, self.formula[row])
+            change(summary["offload"]["ranks"])
+            self.assertRegex(self.pair(row, summary), words)
+        summary = honest("stage2_gradients", self.formula["stage2_gradients"])
+        del summary["offload"]
+        self.pair("stage2_gradients", summary, status=0)
+
+    def test_a_way_to_run_offload_that_is_not_the_one_asked_for_is_named(self):
+        summary = honest("offload-2-host", self.formula["offload-2-host"])
+        self.assertIn("offload-3-host-host: its summary's options are those of offload-2-host", self.pair("offload-3-host-host", summary))
+        path = self.make("offload", summary, folder="mine")
+        self.assertRegex(self.run_compare("--programs", "baseline", "--with", path), r"\noffload .* yes\n")
 
     def test_another_digest_is_named(self):
         summary = honest("stage1_optimizer", self.formula["stage1_optimizer"])
@@ -342,10 +444,19 @@ class Compare(unittest.TestCase):
             for held in categories(summary, rank).values():
                 held["peak"] = 2**50
         self.make("stage0_ddp", summary)
+        full = honest("offload-3-nvme-nvme", self.formula["offload-3-nvme-nvme"])
+        for rank in range(RANKS):
+            for tier in ("host", "nvme"):
+                for held in categories(full, rank, tier).values():
+                    held["peak"] = 2**50
+            for moved in full["offload"]["ranks"][rank].values():
+                if isinstance(moved, dict):
+                    moved["moved"] = 2**50
+        self.make("offload-3-nvme-nvme", full)
         slow = honest("baseline", self.formula["baseline"])
         slow["seconds"]["total"] = [1e6]
         self.make("baseline", slow)
-        text = self.run_compare("--programs", "baseline,0", "--with", path, status=1)
+        text = self.run_compare("--programs", "baseline,0,offload-3-nvme-nvme", "--nvme-path", "d", "--with", path, status=1)
         self.assertLessEqual(max(map(len, text.splitlines())), 100, text)
 
     def test_a_program_that_ran_something_else_is_named(self):
@@ -380,6 +491,38 @@ class Compare(unittest.TestCase):
         text = self.run_compare("--programs", "baseline", "--with", self.make("mine", summary, folder="mine"))
         self.assertIn("- mine: no formula of ours for this name; judged by its own", text)
 
+    def largest_of(self, most, *arguments, status=0):
+        """What --largest finds of programs that have memory for `most` layers: its JSON."""
+        before = 'for argument in "$@"; do [ "$word" = --layers ] && layers=$argument; word=$argument; done\n'
+        before += f"[ $layers -gt {most} ] && echo 'error: asked for 8 B (optimizer) with 5 B of 9 B held on the host; ask plan what fits' >&2 && exit 3"
+        self.make("baseline", honest("baseline", self.formula["baseline"]), before=before)
+        self.run_compare("--largest", "--programs", "baseline", "--json", "l.json", *arguments, status=status)
+        with open(os.path.join(self.folder, "l.json"), encoding="utf-8") as file:
+            return json.load(file)
+
+    def test_the_largest_model_is_found_from_the_formulas_in_two_runs(self):
+        shapes = ["--width", "64", "--heads", "4", "--context", "64", "--micro-batch", "1"]
+        command = [PLAN, f"--world={RANKS}", "--stage=baseline", "--device-memory=16MiB", "--json", *shapes]
+        formula = json.loads(subprocess.run(command, check=True, capture_output=True, text=True, timeout=60).stdout)["stages"][0]["largest_layers"]
+        for most, runs in ((formula, 2), (formula + 1, 4), (formula - 1, 2)):
+            result = self.largest_of(most, "--host-memory", "1MiB")
+            program = result["programs"][0]
+            self.assertEqual((program["layers"], program["runs"], program["ended_by"]), ({"formula": formula, "measured": most}, runs, "host"))
+            self.assertTrue(result["right"])
+        self.assertEqual(self.arguments("baseline"), ["--as-world", str(RANKS), "--host-memory", "1MiB", "--steps", "1", "--device-memory", "16MiB", *[shapes[i] for i in (2, 3, 0, 1, 4, 5, 6, 7)], "--layers", str(formula - 1)])
+
+    def test_a_largest_model_that_is_not_the_formulas_is_found_and_named(self):
+        for most in (0, 1, 40, 10_000):
+            result = self.largest_of(most, status=1)
+            self.assertEqual(result["programs"][0]["layers"]["measured"], most)
+            self.assertLess(result["programs"][0]["runs"], 30)
+            self.assertFalse(result["right"])
+
+    def test_a_run_of_largest_that_fails_for_another_reason_ends_it(self):
+        for status, words in ((2, "--heads 3 does not divide --width 64"), (3, "rank 1 was lost"), (3, "this machine has 1 GiB; the plan program says what fits")):
+            self.make("baseline", {}, before=f"echo 'error: {words}' >&2; exit {status}")
+            self.assertIn(words, self.run_compare("--largest", "--programs", "baseline", status=status))
+
     def test_a_summary_that_cannot_be_used_is_refused_with_one_sentence(self):
         good = honest("baseline", self.formula["baseline"])
 
@@ -412,6 +555,9 @@ class Compare(unittest.TestCase):
             (changed(lambda s: categories(s, 0)["optimizer"].update(peak=2**63)), "optimizer.peak"),
             (changed(lambda s: categories(s, 0).update({f"c{i}": {} for i in range(1000)})), "too many"),
             (changed(lambda s: s["communication"]["ranks"][0].update(gradients={"formula": 1})), "sent"),
+            (changed(lambda s: s.update(offload={"ranks": [{"rank": 1}]})), "offload.ranks[0].rank"),
+            (changed(lambda s: s.update(offload={"ranks": [{"rank": 0, "up": {"formula": 1}}]})), "up has no moved"),
+            (changed(lambda s: s.update(offload=[])), "offload is not an object"),
             (changed(lambda s: s["seconds"].pop("total")), "total"),
             (changed(lambda s: s["seconds"].update(total=[])), "seconds.total is empty"),
             *((changed(lambda s, v=value: s["seconds"].update(total=[0.5, v])), "seconds.total[1] is") for value in (-0.5, 0, 1e-300, 1e300, "nan", "inf", None)),
@@ -492,12 +638,32 @@ class Compare(unittest.TestCase):
             (["--stpes=1", "--progams", "1"], "--stpes=1 is not an option of compare or of the programs; --steps is"),
             (["--widht", "8"], "--widht is not an option of compare or of the programs; --width is"),
             (["--nonsense"], "--nonsense is not an option of compare or of the programs; compare --help lists them"),
+            (["--stage", "4"], "offload has no --stage 4 with"),
+            (["--programs", "offload", "--offload-optimizer", "none"], "offload has no --stage by default with --offload-optimizer none"),
+            (["--offlaod-params", "host"], "--offload-params is, and compare --help"),
+            (["--largest", "--layers", "3"], "--layers is what --largest chooses"),
+            (["--largest", "--steps=3"], "--steps is what --largest chooses"),
+            (["--largest", "--verify"], "--verify holds a baseline beside the run"),
+            (["--largest", "--plot", "c.png"], "--plot has no meaning with --largest"),
+            (["--largest", "--device-memory", "lots"], "--device-memory: "),
+            (["--largest", "--model", "huge"], "--model 'huge' is not known"),
             (["--verify", "1"], "'1' stands where an option is expected"),
         ):
             with self.subTest(arguments=arguments):
                 self.assertIn(word, self.run_compare(*arguments, status=2))
                 self.assertFalse(os.path.exists(os.path.join(self.folder, "baseline.arguments")))
         self.assertFalse([name for name in os.listdir(self.folder) if "partial" in name])
+
+    def test_the_options_of_all_programs_are_known(self):
+        with open(os.path.join(os.path.dirname(os.path.abspath(__file__)), "../../tools/program_options.h"), encoding="utf-8") as file:
+            known = set(re.findall(r'"([a-z][a-z0-9-]*)"', file.read())) | {"version"}
+        offered = set()
+        for program in (*STAGES, "offload"):
+            path = os.path.join(os.path.dirname(COMPARE), program)
+            text = subprocess.run([path, "--help"], check=True, capture_output=True, text=True, timeout=60).stdout
+            offered |= set(re.findall(r"^  (?:-\w, ?)?--([a-z][a-z0-9-]*)", text, re.MULTILINE))
+        self.assertEqual(known - offered, set())
+        self.assertEqual(offered - known, set())
 
     def test_a_program_that_was_not_built_is_named(self):
         os.remove(os.path.join(self.folder, "stage3_params"))

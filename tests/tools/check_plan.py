@@ -78,26 +78,29 @@ def check_table_1():
 def settings():
     """Some of all settings, the same each time: as the second copy takes them, without a stage and a model's sizes."""
     choose = random.Random(5)
-    shapes = [(2, 1, 11, 20, 61), (5, 4, 32, 16, 256), (0, 1, 1, 1, 3), (1, 2, 4, 7, 5), (3, 2, 64, 8, 2000)]
+    shapes = [(2, 4, 512, 8, 61), (2, 1, 11, 20, 61), (5, 4, 32, 16, 256), (0, 1, 1, 1, 3), (1, 2, 4, 7, 5), (3, 2, 64, 8, 2000)]
     for _ in range(400):
         world = choose.choice((1, 2, 3, 4, 6, 8))
         collectives = choose.choice(("canonical", "canonical", "ring", "native"))
-        yield choose.choice(shapes), {
+        shape = choose.choice(shapes)
+        yield shape, {
             "world": world,
             "micro_steps": choose.choice((1, 1, 2, 3, 4, 9)),
             "precision": choose.choice(("fp32", "bf16")),
-            "wrap": choose.choice((1, 2, 9)),
+            "wrap": (wrap := choose.choice((1, 2, 9))),
             "accumulation": choose.choice(("ranks-first", "ranks-first", "local-first")),
             "prefetch": choose.choice((0, 1, 2, 5)),
             "reshard": choose.choice((True, True, False)),
             "micro_batch": choose.choice((1, 2, 5)),
-            "checkpoint": choose.choice((False, True)),
+            "checkpoint": (checkpoint := choose.choice((False, True))),
             "dropout": choose.choice((False, True)),
             "shard_group": choose.choice([0, *(size for size in (1, 2, 4, 8) if world % size == 0)]),
             "bucket": choose.choice((0, 0, 1, 100, 30000)),
             "collectives": collectives,
             "products": choose.choice(("canonical", "library")),
             "threads": choose.choice((1, 1, 3)),
+            "delayed": choose.random() < 0.2,
+            "tiles": choose.choice((1, 1, 2, 3)) if wrap == 1 and not checkpoint and shape[2] > 2 else 1,
         }
 
 
@@ -114,7 +117,25 @@ def arguments_of(sizes, setting):
     options += ["--dropout", "0.1"] if setting["dropout"] else []
     options += ["--shard-group", setting["shard_group"]] if setting["shard_group"] else []
     options += ["--bucket", setting["bucket"]] if setting["bucket"] else []
+    options += ["--delayed-update"] if setting["delayed"] else []
+    options += ["--tile", setting["tiles"]] if setting["tiles"] > 1 else []
     return options
+
+
+PLACES = {"none": "device", "host": "host", "nvme": "nvme"}
+# By label of plan: the stage of the second copy, where its optimizer lives, and where its parameters.
+OFFLOAD = {f"offload-2-{optimizer}": ("2", optimizer, "none") for optimizer in ("host", "nvme")}
+OFFLOAD |= {f"offload-3-{o}" + (f"-{p}" if p != "none" else ""): ("3", o, p) for o in ("host", "nvme") for p in PLACES}
+
+
+def run_of(label, model, setting):
+    """The second copy's words for a row of plan; nothing for one that does not apply a gradient late."""
+    stage, optimizer, parameters = OFFLOAD.get(label, (label, "device", "none"))
+    if setting["delayed"] and label != "baseline" and optimizer != "host":
+        return None
+    if optimizer == "device" and label != "baseline":
+        setting = setting | {"tiles": 1}  # only programs that update on the host and the baseline have them
+    return formulas.Run(stage, model, **setting, optimizer_place=PLACES.get(optimizer, optimizer), parameters_place=PLACES[parameters])
 
 
 def check_grid():
@@ -122,15 +143,18 @@ def check_grid():
     count = 0
     for sizes, setting in settings():
         options = arguments_of(sizes, setting)
-        result = plan(*options)
+        model = gpt2.Config(*sizes)
+        local_first = setting["accumulation"] == "local-first"
+        labels = ("baseline", "0", "1") if local_first else (*formulas.STAGES, *OFFLOAD)
+        if setting["delayed"] and local_first:
+            labels = ("baseline",)
+        result = plan(*options, "--stage", "all" if local_first else "all,offload")
         if result is None:
             continue
         stages = {s["stage"]: s for s in result["stages"]}
-        check(set(stages) == ({"baseline", "0", "1"} if setting["accumulation"] == "local-first" else set(formulas.STAGES)), f"stages of {options}")
-        model = gpt2.Config(*sizes)
+        check(set(stages) == {label for label in labels if run_of(label, model, setting)}, f"stages of {options}: {set(stages)}")
         for label, got in stages.items():
-            run_of_stage = formulas.Run(label, model, **setting)
-            expected = formulas.plan(run_of_stage)
+            expected = formulas.plan(run_of(label, model, setting))
             what = f"stage {label} of plan {' '.join(map(str, options))}"
             check(result["parameters"] == expected["parameters"], f"{what}: parameters")
             check(got["padded_parameters"] == expected["padded_parameters"], f"{what}: padded parameters")
@@ -142,13 +166,18 @@ def check_grid():
                 size, calls = expected["communication"].get(purpose, 0), expected["calls"].get(purpose, 0)
                 check(sent["formula"] == size, f"{what}: {purpose} sends {sent['formula']}, expected {size}")
                 check(sent["calls"] == calls, f"{what}: {purpose} takes {sent['calls']} collectives, expected {calls}")
-            check(got["total"] == sum(got["memory"].values()), f"{what}: total")
+            for tier, total in (("memory", "total"), ("host_memory", "host_total"), ("nvme_memory", "nvme_total")):
+                held, sizes_of_tier = got.get(tier, {}), expected[tier]
+                check(held == {name: size for name, size in sizes_of_tier.items() if size or name in held}, f"{what}: {tier} {held}, expected {sizes_of_tier}")
+                check(got.get(total, 0) == sum(held.values()), f"{what}: {total}")
+            moved = {name: size for name, size in expected["offload"].items() if size or name in got["offload"]}
+            check(got.get("offload", {}) == moved, f"{what}: moved {got.get('offload')}, expected {moved}")
             layers = result["activations"]
             of_layers = {name: layers[name] for name in ("layer_input", "layer_rest", "outside", "total")}
             check(of_layers == expected["activations"], f"{what}: activations by layer {of_layers}, expected {expected['activations']}")
             check(layers["total"] == got["memory"]["activations"], f"{what}: activations by layer are not the category")
             count += 1
-    check(count > 1500, f"only {count} settings were compared")
+    check(count > 3000, f"only {count} settings were compared")
     return count
 
 
@@ -216,6 +245,12 @@ def check_refusals():
         (["--world", "2", "--precision", "fp16"], "--precision 'fp16' is not known; fp32 or bf16 would do"),
         (["--world", "2", "--parameters", "1e9", "--dropout", "0.1"], "--parameters plans model states and --dropout changes activations"),
         (["--world", "2", "--parameters", "1e9", "--checkpoint-activations"], "--checkpoint-activations changes activations"),
+        (["--world", "2", "--host-memory", "lots"], "--host-memory"),
+        (["--world", "2", "--stage", "2,9"], "--stage '9' is not known; all, baseline, 0, 1, 2, 3, offload, the name of a program or offload-2-host would do"),
+        (["--world", "2", "--stage", "2,"], "--stage '' is not known"),
+        (["--world", "2", "--stage", "offload", "--accumulation", "local-first"], "--accumulation local-first is not for --stage offload"),
+        (["--world", "2", "--stage", "offload-2-nvme", "--delayed-update"], "--delayed-update is not for --stage offload-2-nvme; baseline or offload-2-host would do"),
+        (["--world", "2", "--stage", "offload-2-host", "--shard-group", "1"], "--stage offload-2-host, which has no sharding groups"),
         (["--paper-table1", "--world", "2"], "--world has no meaning with --paper-table1"),
         (["--markdown", "--precision", "bf16", "--world", "2", "--paper-table1"], "--precision has no meaning with --paper-table1"),
     ):
@@ -223,6 +258,33 @@ def check_refusals():
         sentence = result.stderr
         check(result.returncode == 2 and result.stdout == "", f"plan {arguments}: status {result.returncode}")
         check(sentence.startswith("error: ") and sentence.count("\n") == 1 and word in sentence, f"plan {arguments}: {sentence!r}")
+
+
+def check_offload():
+    """What a table of tiers says, and what fits under caps of both."""
+    base = ("--world", 1, "--parameters", "1e12", "--precision", "bf16")
+    caps = ("--device-memory", "32GB", "--host-memory", "1500GB")
+    rows = {row["stage"]: row for row in plan(*base, *caps, "--stage", "all,offload")["stages"]}
+    tera = lambda row: tuple(rows[row][name] / 10**12 for name in ("total", "host_total", "nvme_total"))
+    for row, expected in (("offload-2-host", (2, 14, 0)), ("offload-3-host-host", (0, 16, 0)), ("offload-3-host-nvme", (0, 14, 2))):
+        check(all(abs(got - want) < 0.001 for got, want in zip(tera(row), expected)), f"{row} of 1T parameters: {tera(row)} TB")
+    for row, expected in (("0", 2e9), ("offload-2-host", 16e9), ("offload-3-host-host", 93.75e9)):
+        check(0 <= expected - rows[row]["largest_parameters"] < 100, f"{row}: {rows[row]['largest_parameters']} parameters fit")
+    check(not rows["offload-3-host"]["fits"] and rows["offload-3-nvme-nvme"]["fits"], "only files hold 1T parameters")
+    text = run(*base, *caps, "--stage", "offload").stdout
+    lines = text.splitlines()
+    head = next(line for line in lines if line.split() == ["device", "host", "nvme", "down", "up", "read", "written"])
+    row = next(line for line in lines[lines.index(head) :] if line.startswith("offload-3-nvme-host"))
+    check(len(head) == len(row), f"columns of tiers: {head!r}, {row!r}")
+    check("16P/N in host memory in offload-3-host-host" in " ".join(text.split()), "the formula of states in one place")
+    for host in ("200kB", "3MB"):  # of a model: neither cap is passed, and one more layer passes one
+        for label in OFFLOAD:
+            options = ("--world", 2, "--width", 64, "--context", 64, "--micro-batch", 1, "--stage", label, "--device-memory", "16MB", "--host-memory", host)
+            fitting = lambda layers: plan(*options, "--layers", layers)["stages"][0]
+            largest = fitting(1)["largest_layers"]
+            what = f"{largest} layers of {label} in 16 MB and {host}"
+            check(largest is None or fitting(largest)["fits"], f"{what} do not fit")
+            check(not fitting(0 if largest is None else largest + 1)["fits"], f"{what}: one more fits, too")
 
 
 def check_largest():
@@ -241,7 +303,7 @@ def check_largest():
 
 
 def check_text():
-    for arguments in (["--world", 4], ["--world", 64, "--model", "gpt2-xl", "--precision", "bf16", "--device-memory", "16GB", "--checkpoint-activations", "--dropout", "0.1", "--shard-group", 8], ["--paper-table1"], ["--parameters", "1e12", "--world", 1024]):
+    for arguments in (["--world", 4], ["--world", 64, "--model", "gpt2-xl", "--precision", "bf16", "--device-memory", "16GB", "--checkpoint-activations", "--dropout", "0.1", "--shard-group", 8], ["--paper-table1"], ["--parameters", "1e12", "--world", 1024], ["--world", 4, "--stage", "all,offload", "--host-memory", "1GB"]):
         lines = run(*arguments).stdout.splitlines()
         check(lines and max(map(len, lines)) <= 100, f"plan {arguments} has a line of more than 100 columns")
     for one, other in ((("-n", 3), ("--world", 3)), (("-n3",), ("--world=3",)), (("-n", 3, "--stage", "stage3_params"), ("-n", 3, "--stage", 3)), (("-n", 3, "--stage", "baseline"), ("-n", 3, "--stage=baseline"))):
@@ -256,6 +318,7 @@ def main():
     check_bf16()
     check_groups()
     check_refusals()
+    check_offload()
     check_largest()
     check_text()
     for failure in failures[:50]:

@@ -10,3 +10,6 @@ add_test(NAME compare_judges_programs
          COMMAND ${ZERO_NUMPY_PYTHON} -B ${CMAKE_CURRENT_LIST_DIR}/check_compare_program.py $<TARGET_FILE:compare>
                  $<TARGET_FILE:plan>)
 set_tests_properties(compare_judges_programs PROPERTIES LABELS quick TIMEOUT 180 PROCESSORS 2)
+add_test(NAME largest_models_are_those_of_the_formulas
+         COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/check_largest.py $<TARGET_FILE:compare>)
+set_tests_properties(largest_models_are_those_of_the_formulas PROPERTIES LABELS quick TIMEOUT 180 PROCESSORS 2)
