@@ -9,67 +9,16 @@
 // the machine disturbs both alike.
 
 #include <cstddef>
-#include <cstdint>
 #include <cstdio>
-#include <cstring>
 #include <string_view>
 #include <vector>
 
 #include "common/device/device.h"
+#include "tests/bench/same_streams.h"
 #include "tests/bench/timing.h"
 
 namespace zero {
 namespace {
-
-struct Streams {
-  float* parameters;
-  float* momentum;
-  float* variance;
-  const std::byte* gradients;
-  std::byte* rounded;  // bf16, like the gradients; null where they are fp32
-  Index size;
-};
-
-using Vector = float __attribute__((vector_size(16)));
-using Half = std::uint64_t;  // as many elements in bf16
-
-// Makes the compiler believe that the vector is used and changed here: it must
-// load it, and store it again.
-inline void touch(Vector& vector) {
-#if defined(__x86_64__)
-  asm volatile("" : "+x"(vector));
-#elif defined(__aarch64__)
-  asm volatile("" : "+w"(vector));
-#else
-  asm volatile("" : "+m"(vector));
-#endif
-}
-
-inline void touch(Half& half) { asm volatile("" : "+r"(half)); }
-
-// Reads gradients and writes rounded parameters of type Gradient (fp32: writes
-// none), and reads and writes the other streams, 16 bytes at a time, which
-// keeps ahead of any memory.
-template <typename Gradient>
-void touch_streams(const Streams& s) {
-  constexpr Index kLanes = sizeof(Vector) / sizeof(float);
-  Vector p, m, v;
-  Gradient g;
-  for (Index i = 0; i + kLanes <= s.size; i += kLanes) {
-    std::memcpy(&p, s.parameters + i, sizeof p);
-    std::memcpy(&m, s.momentum + i, sizeof m);
-    std::memcpy(&v, s.variance + i, sizeof v);
-    std::memcpy(&g, s.gradients + i / kLanes * static_cast<Index>(sizeof g), sizeof g);
-    touch(p);
-    touch(m);
-    touch(v);
-    touch(g);
-    std::memcpy(s.parameters + i, &p, sizeof p);
-    std::memcpy(s.momentum + i, &m, sizeof m);
-    std::memcpy(s.variance + i, &v, sizeof v);
-    if constexpr (sizeof(Gradient) == sizeof(Half)) std::memcpy(s.rounded + i / kLanes * 8, &g, sizeof g);
-  }
-}
 
 void triad(float* out, const float* a, const float* b, Index size) {
   for (Index i = 0; i < size; ++i) out[i] = a[i] + 3.0F * b[i];
@@ -89,8 +38,8 @@ void run(bool quick, Dtype dtype) {
   kernels.fill_normal(gradients.array(), 1, 1, 0, 0.01F);
   const auto floats = [](const Buffer& buffer) { return static_cast<float*>(buffer.array().data); };
   const auto address = [](const Buffer& buffer) { return static_cast<std::byte*>(buffer.array().data); };
-  const Streams streams{floats(parameters), floats(momentum), floats(variance),
-                        address(gradients), address(rounded), size};
+  const bench::Streams streams{floats(parameters), floats(momentum), floats(variance),
+                               address(gradients), address(rounded), size};
 
   std::vector<double> updates, touches, triads, ratios;
   for (int round = -1; round < (quick ? 5 : 31); ++round) {  // one to warm up
@@ -105,10 +54,10 @@ void run(bool quick, Dtype dtype) {
                      .bias_correction2 = 0.05F,
                      .clip_factor = 0.5F});
     });
-    const double moved =
-        bench::cpu_seconds([&] { bf16 ? touch_streams<Half>(streams) : touch_streams<Vector>(streams); });
-    const double added =
-        bench::cpu_seconds([&] { triad(streams.momentum, streams.parameters, streams.variance, size); });
+    const double moved = bench::cpu_seconds([&] {
+      bf16 ? bench::touch_streams<bench::Half, true>(streams) : bench::touch_streams<bench::Vector, false>(streams);
+    });
+    const double added = bench::cpu_seconds([&] { triad(streams.momentum, streams.weights, streams.variance, size); });
     kernels.fill(momentum.array(), 0);
     if (round < 0) continue;
     updates.push_back(update);

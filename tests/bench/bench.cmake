@@ -15,7 +15,14 @@ target_link_libraries(adamw_bench PRIVATE zero_device)
 add_executable(comm_bench EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/comm_bench.cpp)
 target_link_libraries(comm_bench PRIVATE zero_comm)
 
-add_custom_target(bench_programs DEPENDS products_bench adamw_bench comm_bench stage0_ddp stage3_params)
+foreach(name host_adamw_bench sweep_bench)
+  add_executable(${name} EXCLUDE_FROM_ALL ${CMAKE_CURRENT_LIST_DIR}/${name}.cpp)
+  target_link_libraries(${name} PRIVATE offload_trainer)
+  target_compile_definitions(${name} PRIVATE ZERO_BENCH_DATA="${CMAKE_SOURCE_DIR}/docs/corpus.txt")
+endforeach()
+
+add_custom_target(bench_programs DEPENDS products_bench adamw_bench comm_bench host_adamw_bench sweep_bench stage0_ddp
+                                         stage3_params offload)
 add_custom_target(
   bench
   COMMAND ${Python3_EXECUTABLE} ${CMAKE_CURRENT_LIST_DIR}/run_bench.py --build ${CMAKE_BINARY_DIR}

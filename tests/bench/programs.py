@@ -37,9 +37,9 @@ def note(text):
     print(text, file=sys.stderr, flush=True)
 
 
-def print_ratio(name, value, bar):
-    """One ratio; all of these benches' are better when lower."""
-    print(json.dumps({"name": name, "value": round(value, 4), "bar": bar, "better": "lower"}), flush=True)
+def print_ratio(name, value, bar, better="lower"):
+    """One ratio."""
+    print(json.dumps({"name": name, "value": round(value, 4), "bar": bar, "better": better}), flush=True)
 
 
 def load():

@@ -39,6 +39,8 @@ def benches(build):
         Bench("comm2", [run, "-n", "2", comm], 5, 2),
         Bench("comm4", [run, "-n", "4", comm], 10, 4),
         Bench("memory", [sys.executable, str(here / "memory_bench.py"), "--build", str(build)], 40, 10),
+        Bench("host_adamw", [str(build / "bin/host_adamw_bench")], 20, 3),
+        Bench("offload", [sys.executable, str(here / "offload_bench.py"), "--build", str(build)], 90, 15),
         Bench("step", [sys.executable, str(here / "step_bench.py"), "--build", str(build)], 660, 15),
     ]
 
@@ -97,7 +99,8 @@ def write(path, ratios):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--build", type=Path, default=SOURCE / "build", help="the build folder (default: build)")
-    parser.add_argument("--only", metavar="NAME,...", help="some of products, adamw, comm2, comm4, memory, step")
+    parser.add_argument("--only", metavar="NAME,...",
+                        help="some of products, adamw, comm2, comm4, memory, host_adamw, offload, step")
     parser.add_argument("--quick", action="store_true", help="small shapes, few rounds: to see that all of it works")
     options = parser.parse_args()
     chosen = benches(options.build.resolve())
