@@ -18,8 +18,8 @@ Where the command is not to be shown, or another one is, the comment holds it: <
 the next fenced block is its output. Commands run in an empty folder that looks like the repository's root.
 
 Compared are standard output and the exit status, which must be 0. Times, rates and what a machine has (its vector
-instructions, its transport) are not compared, nor is the width of a gap between words. An update writes "..." for them,
-and with --times, on a machine that does nothing else, what was printed.
+instructions, its transport, its way to files) are not compared, nor is the width of a gap between words. An update
+writes "..." for them, and with --times, on a machine that does nothing else, what was printed.
 """
 import argparse
 import difflib
@@ -51,6 +51,7 @@ UNSTABLE = [
      lambda m: m[1] + dots(m[2]) + dots(m[3]) + m[4]),
     (re.compile(r"^(  device .*cpu,) \S+( kernels.*)$"), lambda m: m[1] + " ..." + m[2]),
     (re.compile(r"^(  collectives +canonical over) .*$"), lambda m: m[1] + " ..."),
+    (re.compile(r"^(swap files by) .*$"), lambda m: m[1] + " ..."),
 ]
 
 

@@ -1,9 +1,9 @@
 # The README and the chapters show what their commands print. After a change of what programs print:
-#   tests/docs/check_pages.py --bin build/bin --update README.md stage*/README.md docs/activations.md docs/determinism.md
+#   tests/docs/check_pages.py --bin build/bin --update README.md stage*/README.md offload/README.md docs/activations.md docs/determinism.md
 # A sanitizer makes the same output slowly, so its build leaves these out.
 set(check_pages ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/check_pages.py --bin ${CMAKE_RUNTIME_OUTPUT_DIRECTORY})
 if(NOT ZERO_SANITIZE)
-  foreach(chapter stage0_ddp stage1_optimizer stage2_gradients stage3_params)
+  foreach(chapter stage0_ddp stage1_optimizer stage2_gradients stage3_params offload)
     add_test(NAME chapter_${chapter}_shows_what_is_printed COMMAND ${check_pages} ${CMAKE_SOURCE_DIR}/${chapter}/README.md)
     set_tests_properties(chapter_${chapter}_shows_what_is_printed PROPERTIES LABELS quick TIMEOUT 300 PROCESSORS 2)
   endforeach()
