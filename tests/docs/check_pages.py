@@ -47,7 +47,7 @@ UNSTABLE = [
     (re.compile(r"^( +\d+ +\S+ +\S+ +(?:ok|clipped|not finite) +\S+)( +\S+)( +\S+)(?: +\S.* left)?$"),
      lambda m: m[1] + dots(m[2]) + dots(m[3])),
     # A row of compare: seconds per step and tokens per second.
-    (re.compile(r"^((?:baseline|stage\d_\w+)(?: +\S+){6})( +\S+)( +\S+)((?: +\S+){2})$"),
+    (re.compile(r"^((?:baseline|stage\d_\w+|offload-\S+)(?: +\S+){6})( +\S+)( +\S+)((?: +\S+){2})$"),
      lambda m: m[1] + dots(m[2]) + dots(m[3]) + m[4]),
     (re.compile(r"^(  device .*cpu,) \S+( kernels.*)$"), lambda m: m[1] + " ..." + m[2]),
     (re.compile(r"^(  collectives +canonical over) .*$"), lambda m: m[1] + " ..."),
