@@ -1,47 +1,29 @@
 #include "common/base/order_free_sum.h"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
+#include <iterator>
 #include <limits>
 
 namespace zero {
 namespace {
 
-constexpr int kDigitBits = 32;
+constexpr int kDigitBits = kOrderFreeDigitBits;
 constexpr std::uint64_t kDigitMask = 0xFFFFFFFFU;
 constexpr std::uint32_t kCarryFreeAdditions = 1U << 31;
 
 }  // namespace
 
 void OrderFreeSum::add(double term) {
-  if (std::isnan(term) || term < 0) {  // a negative term is a mistake: it must not pass unseen
-    ++nans_;
-    return;
+  const OrderFreeTerm part = order_free_term(std::bit_cast<std::uint64_t>(term));
+  nans_ += part.nan;
+  infinities_ += part.infinity;
+  if (part.digit < 0) return;
+  const auto digit = static_cast<std::size_t>(part.digit);
+  for (std::size_t i = 0; i < 3; ++i) {
+    if (part.value[i] != 0) digits_[digit + i] += part.value[i];
   }
-  constexpr double kTooLarge = 0x1p320;  // no block of squares of fp32 values gets there
-  if (term >= kTooLarge) {
-    ++infinities_;
-    return;
-  }
-  const auto bits = std::bit_cast<std::uint64_t>(term);
-  const auto exponent = static_cast<int>(bits >> 52 & 0x7FF);  // without the sign of a -0
-  // term = mantissa * 2^position in units of 2^kLowestExponent. What a term has below that unit is cut off it, the same
-  // in every order (so are doubles that are subnormal: they lie below altogether).
-  std::uint64_t mantissa = (bits & ((std::uint64_t{1} << 52) - 1)) | (std::uint64_t{1} << 52);
-  int position = exponent - 1075 - kLowestExponent;
-  if (exponent == 0 || position <= -53) return;
-  if (position < 0) {
-    mantissa >>= -position;
-    position = 0;
-  }
-  const auto digit = static_cast<std::size_t>(position / kDigitBits);
-  const int shift = position % kDigitBits;
-  // The shifted mantissa has at most 85 bits: three digits.
-  const std::uint64_t low = mantissa << shift;
-  const std::uint64_t high = shift == 0 ? 0 : mantissa >> (64 - shift);
-  digits_[digit] += low & kDigitMask;
-  if (const std::uint64_t middle = low >> kDigitBits; middle != 0) digits_[digit + 1] += middle;
-  if (high != 0) digits_[digit + 2] += high;
   if (++pending_ == kCarryFreeAdditions) normalize();
 }
 
@@ -54,12 +36,20 @@ void OrderFreeSum::add(const OrderFreeSum& other) {
   if (++pending_ == kCarryFreeAdditions) normalize();
 }
 
+void OrderFreeSum::add(const OrderFreeDigits& digits) {
+  OrderFreeSum sum;
+  std::copy(std::begin(digits.digit), std::end(digits.digit), sum.digits_.begin());
+  sum.infinities_ = digits.infinities;
+  sum.nans_ = digits.nans;
+  add(sum);
+}
+
 double OrderFreeSum::value() const {
   if (nans_ > 0) return std::numeric_limits<double>::quiet_NaN();
   if (infinities_ > 0) return std::numeric_limits<double>::infinity();
   OrderFreeSum carried = *this;
   carried.normalize();
-  int top = kDigits - 1;
+  int top = kOrderFreeDigits - 1;
   while (top >= 0 && carried.digits_[static_cast<std::size_t>(top)] == 0) --top;
   if (top < 0) return 0;
 
@@ -77,7 +67,8 @@ double OrderFreeSum::value() const {
   const std::uint64_t rest = leading & ((std::uint64_t{1} << kDropped) - 1);
   constexpr std::uint64_t kHalf = std::uint64_t{1} << (kDropped - 1);
   if (rest > kHalf || (rest == kHalf && (more || (mantissa & 1) != 0))) ++mantissa;
-  return std::ldexp(static_cast<double>(mantissa), kLowestExponent + kDigitBits * (top - 1) - zeros + kDropped);
+  return std::ldexp(static_cast<double>(mantissa),
+                    kOrderFreeLowestExponent + kDigitBits * (top - 1) - zeros + kDropped);
 }
 
 void OrderFreeSum::normalize() {

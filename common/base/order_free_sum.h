@@ -5,6 +5,8 @@
 #include <array>
 #include <cstdint>
 
+#include "common/base/order_free_digits.h"
+
 namespace zero {
 
 /// A fixed-point number of 32-bit digits wide enough for sums of squares of fp32 values: from 2^-320 to 2^352. Adding
@@ -18,16 +20,16 @@ class OrderFreeSum {
   void add(double term);
   /// Adds another sum.
   void add(const OrderFreeSum& other);
+  /// Adds the digits of fewer than 2^31 terms, as a device added them up.
+  void add(const OrderFreeDigits& digits);
   /// The sum rounded once to double, to nearest, ties to even. NaN if a NaN was added, else infinity if an infinity
   /// was.
   [[nodiscard]] double value() const;
 
  private:
-  static constexpr int kDigits = 21;            ///< 21 * 32 = 672 bits
-  static constexpr int kLowestExponent = -320;  ///< weight of bit 0 of digit 0
-  void normalize();                             ///< carries, so that every digit is below 2^32
+  void normalize();  ///< carries, so that every digit is below 2^32
 
-  std::array<std::uint64_t, kDigits> digits_{};
+  std::array<std::uint64_t, kOrderFreeDigits> digits_{};
   std::uint32_t pending_ = 0;  ///< additions since the last carry
   std::uint32_t infinities_ = 0;
   std::uint32_t nans_ = 0;

@@ -5,7 +5,7 @@
 #include <cstring>
 #include <vector>
 
-#include "common/device/cpu_views.h"
+#include "common/device/kernel_views.h"
 
 namespace zero {
 namespace {
@@ -21,19 +21,6 @@ std::vector<Term> terms_of(std::span<const ConstArray> terms, Index size) {
     result.push_back({term.data, term.dtype == Dtype::bf16});
   }
   return result;
-}
-
-AdamWScalars adamw_scalars(const AdamWStep& step) {
-  return {.learning_rate = step.learning_rate,
-          .beta1 = step.beta1,
-          .one_minus_beta1 = 1.0F - step.beta1,
-          .beta2 = step.beta2,
-          .one_minus_beta2 = 1.0F - step.beta2,
-          .epsilon = step.epsilon,
-          .weight_decay = step.weight_decay,
-          .bias_correction1 = step.bias_correction1,
-          .bias_correction2 = step.bias_correction2,
-          .clip_factor = step.clip_factor};
 }
 
 /// Row `row` of a table of `rows` rows of C elements, for an index that came from data.

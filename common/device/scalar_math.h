@@ -155,6 +155,39 @@ ZERO_HD static inline float gelu_derivative(float x) {
   return __builtin_fmaf(0.5F * x * __builtin_fmaf(-t, t, 1.0F), inner, __builtin_fmaf(0.5F, t, 0.5F));
 }
 
+// --- layer norm ------------------------------------------------------------------------------------------------------
+
+/// 1 / sqrt(variance + 1e-5), with the variance as a sum of squared distances over a count.
+ZERO_HD static inline float layernorm_rstd(float squares, float count) {
+  return 1.0F / __builtin_sqrtf(squares / count + 1e-5F);
+}
+
+/// An element on its own: (x - mean) rstd.
+ZERO_HD static inline float layernorm_normal(float x, float mean, float rstd) { return (x - mean) * rstd; }
+
+/// The gradient of an element: rstd (g - mean(g) - n mean(g n)), with n = layernorm_normal() and g = dy weight.
+ZERO_HD static inline float layernorm_gradient(float g, float n, float mean_g, float mean_gn, float rstd) {
+  return __builtin_fmaf(-n, mean_gn, g - mean_g) * rstd;
+}
+
+// --- softmax ---------------------------------------------------------------------------------------------------------
+
+/// exp(scale x - largest), NaN where scale x is not finite: an infinite score must not end as a probability of zero.
+ZERO_HD static inline float softmax_exp(float x, float scale, float largest) {
+  const float y = scale * x;
+  return exp_fp32(y - largest) + (y - y);
+}
+
+/// The gradient of a score from its probability, the gradient of that, and the row's sum of their products.
+ZERO_HD static inline float softmax_gradient(float probability, float d, float sum, float scale) {
+  return scale * probability * (d - sum);
+}
+
+/// The gradient of the logit at the target, where `e` is its softmax_exp() and `inverse` 1 / the row's sum of them.
+ZERO_HD static inline float target_gradient(float e, float inverse, float gradient_scale) {
+  return (e * inverse - 1.0F) * gradient_scale;
+}
+
 // --- AdamW -----------------------------------------------------------------------------------------------------------
 
 /// The scalars of one AdamW update, as the element update uses them.
@@ -221,6 +254,24 @@ struct ElementHash {
 ZERO_HD static inline ElementHash element_hash(std::uint64_t key, std::uint64_t index, std::uint64_t bits) {
   const std::uint64_t place = mix64(key + index);
   return {mix64(place + bits * 0x9E3779B97F4A7C15U), mix64((place ^ 0xD6E8FEB86659FD93U) + bits * 0xC2B2AE3D27D4EB4FU)};
+}
+
+/// A sum of hashes, which has no carry to pass on between up to 2^32 of them: of the two 32-bit halves of the low
+/// words, and of the high words modulo 2^64. Its three numbers can be added in any order.
+struct HashSum {
+  std::uint64_t half0, half1, high;
+};
+
+ZERO_HD static inline void add_hash(HashSum& sum, const ElementHash& hash) {
+  sum.half0 += hash.low & 0xFFFFFFFFU;
+  sum.half1 += hash.low >> 32;
+  sum.high += hash.high;
+}
+
+/// The sum modulo 2^128.
+ZERO_HD static inline ElementHash total_of(const HashSum& sum) {
+  const std::uint64_t low = sum.half0 + (sum.half1 << 32);
+  return {low, sum.high + (sum.half1 >> 32) + (low < sum.half0 ? 1U : 0U)};
 }
 
 // --- dropout ---------------------------------------------------------------------------------------------------------

@@ -7,8 +7,6 @@
 namespace zero {
 namespace {
 
-constexpr float kLayernormEpsilon = 1e-5F;
-
 constexpr std::size_t kColumns = 1024;  ///< columns summed at a time, in fp32 on the stack
 
 template <class T>
@@ -37,10 +35,11 @@ void layernorm_forward(T* out, float* mean, float* rstd, const T* in, const T* w
       const float d = to_float(x[c]) - m;
       return d * d;
     });
-    const float s = 1.0F / __builtin_sqrtf(squares / count + kLayernormEpsilon);
+    const float s = layernorm_rstd(squares, count);
     ZERO_INDEPENDENT
     for (std::size_t c = 0; c < columns; ++c) {
-      y[c] = from_float<T>(__builtin_fmaf((to_float(x[c]) - m) * s, to_float(weight[c]), to_float(bias[c])));
+      y[c] =
+          from_float<T>(__builtin_fmaf(layernorm_normal(to_float(x[c]), m, s), to_float(weight[c]), to_float(bias[c])));
     }
     mean[r] = m;
     rstd[r] = s;
@@ -60,7 +59,7 @@ void layernorm_backward_weights(T* d_weight, T* d_bias, const T* d_out, const T*
     const std::size_t n = columns - begin < kColumns ? columns - begin : kColumns;
     for (std::size_t c = 0; c < n; ++c) {
       const float d = rows > 0 ? to_float(d_out[begin + c]) : 0.0F;
-      weight_sum[c] = rows > 0 ? d * ((to_float(in[begin + c]) - mean[0]) * rstd[0]) : 0.0F;
+      weight_sum[c] = rows > 0 ? d * layernorm_normal(to_float(in[begin + c]), mean[0], rstd[0]) : 0.0F;
       bias_sum[c] = d;
     }
     for (std::size_t r = 1; r < rows; ++r) {
@@ -70,7 +69,7 @@ void layernorm_backward_weights(T* d_weight, T* d_bias, const T* d_out, const T*
       const float s = rstd[r];
       for (std::size_t c = 0; c < n; ++c) {
         const float d = to_float(dy[c]);
-        weight_sum[c] = __builtin_fmaf(d, (to_float(x[c]) - m) * s, weight_sum[c]);
+        weight_sum[c] = __builtin_fmaf(d, layernorm_normal(to_float(x[c]), m, s), weight_sum[c]);
         bias_sum[c] += d;
       }
     }
@@ -89,15 +88,15 @@ inline void layernorm_backward_row(T* dx, const T* dy, const T* x, const T* weig
   const float mean_g = lane_sum(columns, [&](std::size_t c) { return to_float(dy[c]) * to_float(weight[c]); }) / count;
   const float mean_gn = lane_sum(columns,
                                  [&](std::size_t c) {
-                                   const float n = (to_float(x[c]) - mean) * rstd;
+                                   const float n = layernorm_normal(to_float(x[c]), mean, rstd);
                                    return to_float(dy[c]) * to_float(weight[c]) * n;
                                  }) /
                         count;
   ZERO_INDEPENDENT
   for (std::size_t c = 0; c < columns; ++c) {
-    const float n = (to_float(x[c]) - mean) * rstd;
+    const float n = layernorm_normal(to_float(x[c]), mean, rstd);
     const float g = to_float(dy[c]) * to_float(weight[c]);
-    const float through = __builtin_fmaf(-n, mean_gn, g - mean_g) * rstd;
+    const float through = layernorm_gradient(g, n, mean_g, mean_gn, rstd);
     dx[c] = from_float<T>(kAccumulate ? to_float(dx[c]) + through : through);
   }
 }
@@ -116,15 +115,9 @@ void layernorm_backward(T* d_in, bool accumulate, T* d_weight, T* d_bias, const 
   }
 }
 
-/// exp(scale x - largest), NaN where scale x is not finite: an infinite score must not end as a probability of zero.
-inline float exp_of(float x, float scale, float largest) {
-  const float y = scale * x;
-  return exp_fp32(y - largest) + (y - y);
-}
-
-/// x(i) becomes exp_of(x(i), scale, largest).
+/// x(i) becomes softmax_exp(x(i), scale, largest).
 inline void exp_of(float* x, float scale, float largest, std::size_t n) {
-  for (std::size_t i = 0; i < n; ++i) x[i] = exp_of(x[i], scale, largest);
+  for (std::size_t i = 0; i < n; ++i) x[i] = softmax_exp(x[i], scale, largest);
 }
 
 /// The same for a row of any length, the end of it through a full group of lanes: half of a causal row's groups would
@@ -193,7 +186,8 @@ void causal_softmax_backward(T* d, const T* probabilities, float scale, std::siz
       const std::size_t n = t + 1;
       const float sum = lane_sum(n, [&](std::size_t s) { return to_float(p[s]) * to_float(row[s]); });
       ZERO_INDEPENDENT
-      for (std::size_t s = 0; s < n; ++s) row[s] = from_float<T>(scale * to_float(p[s]) * (to_float(row[s]) - sum));
+      for (std::size_t s = 0; s < n; ++s)
+        row[s] = from_float<T>(softmax_gradient(to_float(p[s]), to_float(row[s]), sum, scale));
       for (std::size_t s = n; s < context; ++s) row[s] = from_float<T>(0.0F);
     }
   }
@@ -209,8 +203,7 @@ void cross_entropy(float* losses, T* logits, const std::int32_t* targets, float 
     const float largest = lane_max(vocabulary, [&](std::size_t v) { return to_float(row[v]); });
     const float sum = softmax_row(row, 1.0F, largest, gradient_scale, vocabulary);
     losses[r] = log_fp32(sum) + (largest - logit);
-    const float inverse = 1.0F / sum;
-    at_target = from_float<T>((exp_of(logit, 1.0F, largest) * inverse - 1.0F) * gradient_scale);
+    at_target = from_float<T>(target_gradient(softmax_exp(logit, 1.0F, largest), 1.0F / sum, gradient_scale));
   }
 }
 

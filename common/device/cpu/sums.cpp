@@ -184,22 +184,16 @@ template <class T>
 void digest(std::uint64_t* low, std::uint64_t* high, const T* in, std::uint64_t tensor, std::uint64_t first,
             std::size_t n) {
   const std::uint64_t key = tensor_key(tensor);
-  constexpr std::size_t kCarryFree = std::size_t{1} << 30;  // so many sums of 32-bit halves fit in 64 bits
+  constexpr std::size_t kCarryFree = std::size_t{1} << 30;
   for (std::size_t begin = 0; begin < n; begin += kCarryFree) {
     const std::size_t end = n - begin < kCarryFree ? n : begin + kCarryFree;
-    std::uint64_t half0 = 0;
-    std::uint64_t half1 = 0;
-    std::uint64_t top = 0;
+    HashSum sum = {};
     for (std::size_t i = begin; i < end; ++i) {
-      const ElementHash hash = element_hash(key, first + i, bits_of(to_float(in[i])));
-      half0 += hash.low & 0xFFFFFFFFU;
-      half1 += hash.low >> 32;
-      top += hash.high;
+      add_hash(sum, element_hash(key, first + i, bits_of(to_float(in[i]))));
     }
-    const std::uint64_t added = half0 + (half1 << 32);
-    top += (half1 >> 32) + (added < half0 ? 1U : 0U);
-    *low += added;
-    *high += top + (*low < added ? 1U : 0U);
+    const ElementHash added = total_of(sum);
+    *low += added.low;
+    *high += added.high + (*low < added.low ? 1U : 0U);
   }
 }
 
