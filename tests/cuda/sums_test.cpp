@@ -14,7 +14,7 @@ namespace {
 using namespace test;  // NOLINT: a test of what is there
 
 /// More elements than one turn of all threads takes.
-constexpr Index kStrides = 2048 * 256 + 1000;
+constexpr Index kStrides = 1024 * 256 + 1000;
 
 TEST(CudaSums, TreesOfEveryNumberOfTermsSplitAsOnTheCpu) {
   CpuKernels cpu(CpuIsa::generic);

@@ -25,7 +25,7 @@ __device__ inline T* shared_memory() {
 
 constexpr Index kElementThreads = 256;
 /// More elements than so many blocks have threads for are taken in strides.
-constexpr Index kMostBlocks = 2048;
+constexpr Index kMostBlocks = 1024;
 
 /// Enough for `n` elements, each kernel thread going over first_element(), first_element() + element_stride(), ...
 inline Grid element_grid(Index n) {
