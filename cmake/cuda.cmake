@@ -11,7 +11,7 @@ file(GLOB zero_cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/common/device/
 # The targets of every CUDA build: Turing, Ampere, Hopper. And the arithmetic contract: no fma that the source did not
 # write; division, square root and subnormals are exact by default.
 set(ZERO_CUDA_TARGETS 75 80 90)
-set(ZERO_NVCC_FLAGS -std=c++20 --fmad=false -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror)
+set(ZERO_NVCC_FLAGS --fmad=false -Werror=all-warnings -Xcompiler=-Wall,-Wextra,-Werror)
 
 set(build_cuda OFF)
 if(ZERO_CUDA STREQUAL "AUTO")
@@ -45,6 +45,10 @@ if(build_cuda)
     set(CMAKE_CUDA_ARCHITECTURES ${ZERO_CUDA_TARGETS})
   endif()
   enable_language(CUDA)
+  if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26 does not know that nvcc has it
+    set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")
+    set(CMAKE_CUDA20_EXTENSION_COMPILE_OPTION "-std=c++20")
+  endif()
   add_library(zero_cuda STATIC ${zero_cuda_sources})
   target_compile_options(zero_cuda PRIVATE $<$<COMPILE_LANGUAGE:CUDA>:${ZERO_NVCC_FLAGS}>)
   target_link_libraries(zero_cuda PUBLIC zero_device CUDA::cudart)

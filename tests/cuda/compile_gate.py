@@ -54,7 +54,7 @@ def main():
     if not arguments.nvcc or arguments.nvcc.endswith("NOTFOUND") or not os.access(arguments.nvcc, os.X_OK):
         print("skipped: nvcc was not found, so the CUDA sources were compiled by the C++ compiler alone")
         return 77
-    common = [arguments.nvcc, f"-ccbin={arguments.host_compiler}", *arguments.flags.split(";"), f"-I{arguments.root}"]
+    common = [arguments.nvcc, f"-ccbin={arguments.host_compiler}", "-std=c++20", *arguments.flags.split(";"), f"-I{arguments.root}"]
     failed = 0
     for source in arguments.sources:
         start = time.monotonic()

@@ -3,7 +3,8 @@
 
 - No fma that the source did not write: a source from which every fma was taken out (NAME.unfused.ptx) gives none, and
   elsewhere only fma.rn.f32 is found, which is the one the source writes.
-- Nothing approximate: no .approx, .full or .ftz; division and square root are rounded to nearest.
+- Nothing approximate: no .approx, .full or .ftz. All arithmetic says that it is rounded to nearest (.rn): where an add
+  or mul says nothing, the assembler behind PTX may make an fma of two.
 - No floating-point atomics (atom, red): their order of additions would be the hardware's.
 
 Status 1 for faults, 77 when the folder holds no PTX because there is no nvcc. --planted: checks the checks.
@@ -13,6 +14,7 @@ import sys
 from pathlib import Path
 
 INSTRUCTION = re.compile(r"^\s*(?:@!?%\w+\s+)?([a-z][\w.]*(?:::\w+[\w.]*)*)")
+ARITHMETIC = ("add", "sub", "mul", "mad", "fma", "div", "sqrt", "rcp")
 FLOATING = r"\.(?:f16|f16x2|bf16|bf16x2|f32|f64)\b"
 
 
@@ -36,10 +38,8 @@ def faults_of(text, unfused):
             faults.append(("approximate arithmetic", line))
         if name in ("atom", "red") and re.search(FLOATING, instruction):
             faults.append(("a floating-point atomic", line))
-        if name in ("div", "sqrt", "rcp") and re.search(FLOATING, instruction) and ".rn" not in instruction:
-            faults.append(("not rounded to nearest", line))
-        if name in ("add", "sub", "mul", "fma") and re.search(r"\.r[zmp]\.", instruction):
-            faults.append(("not rounded to nearest", line))
+        if name in ARITHMETIC and re.search(FLOATING, instruction) and ".rn." not in instruction:
+            faults.append(("not said to be rounded to nearest", line))
     return faults, kernels, fmas
 
 
@@ -77,11 +77,13 @@ PLANTED = [
     ("atom.global.add.f32 \t%f1, [%rd1], %f2;", False, "a floating-point atomic"),
     ("red.global.add.noftz.bf16 \t[%rd1], %rs1;", False, "a floating-point atomic"),
     ("@!%p2 red.shared.add.f64 \t[%rd1], %fd1;", False, "a floating-point atomic"),
-    ("sqrt.rz.f32 \t%f1, %f2;", False, "not rounded to nearest"),
-    ("add.rz.f32 \t%f1, %f2, %f3;", False, "not rounded to nearest"),
+    ("sqrt.rz.f32 \t%f1, %f2;", False, "not said to be rounded to nearest"),
+    ("add.rz.f32 \t%f1, %f2, %f3;", False, "not said to be rounded to nearest"),
+    ("mul.f32 \t%f1, %f2, %f3;", False, "not said to be rounded to nearest"),
+    ("@%p3 sub.f64 \t%fd1, %fd2, %fd3;", False, "not said to be rounded to nearest"),
 ]
-ALLOWED = ["fma.rn.f32 \t%f1, %f2, %f3, %f4;", "mad.lo.s32 \t%r1, %r2, %r3, %r4;", "div.rn.f32 \t%f1, %f2, %f3;",
-           "atom.global.add.u64 \t%rd1, [%rd2], %rd3;", "cvt.rzi.s32.f32 \t%r1, %f1;", "// fma.rn.f64",
+ALLOWED = ["fma.rn.f32 \t%f1, %f2, %f3, %f4;", "add.rn.f64 \t%fd1, %fd2, %fd3;", "mul.wide.s32 \t%rd1, %r1, 4;",
+           "mad.lo.s32 \t%r1, %r2, %r3, %r4;", "div.rn.f32 \t%f1, %f2, %f3;", "atom.global.add.u64 \t%rd1, [%rd2], %rd3;", "cvt.rzi.s32.f32 \t%r1, %f1;", "// fma.rn.f64",
            "st.global.f32 \t[%rd1], %f1;", "red.shared.or.b32 \t[%r1], 1;"]
 
 

@@ -10,10 +10,13 @@ add_library(zero_cuda_on_host STATIC ${zero_cuda_sources} ${cuda_on_host_sources
 target_include_directories(zero_cuda_on_host BEFORE PUBLIC ${CMAKE_SOURCE_DIR}/tests/fakes/cuda_on_host)
 target_link_libraries(zero_cuda_on_host PUBLIC zero_device)
 
+set(print_counts ${CMAKE_CURRENT_LIST_DIR}/print_counts.cpp)
 zero_test(cuda_kernels_test cuda LIBS zero_cuda_on_host SOURCES ${CMAKE_CURRENT_LIST_DIR}/every_kernel_test.cpp
                                                                 ${CMAKE_CURRENT_LIST_DIR}/layers_test.cpp
-                                                                ${CMAKE_CURRENT_LIST_DIR}/sums_test.cpp)
-zero_test(cuda_products_test cuda LIBS zero_cuda_on_host SOURCES ${CMAKE_CURRENT_LIST_DIR}/products_test.cpp)
+                                                                ${CMAKE_CURRENT_LIST_DIR}/sums_test.cpp
+                                                                ${print_counts})
+zero_test(cuda_products_test cuda LIBS zero_cuda_on_host SOURCES ${CMAKE_CURRENT_LIST_DIR}/products_test.cpp
+                                                                 ${print_counts})
 zero_test(cuda_faults_test cuda LIBS zero_cuda_on_host SOURCES ${CMAKE_CURRENT_LIST_DIR}/faults_test.cpp
                                                                ${CMAKE_CURRENT_LIST_DIR}/runtime_test.cpp)
 

@@ -23,9 +23,9 @@ inline std::vector<float> wild(Index n, std::uint64_t stream) {
 }
 
 template <class T>
-constexpr bool kBf16 = false;
+inline constexpr bool kBf16 = false;
 template <>
-constexpr bool kBf16<Bf16> = true;
+inline constexpr bool kBf16<Bf16> = true;
 
 /// Runs every kernel on rows of `n` elements stored as T and returns all that they wrote, widened. `place(vector)` is
 /// the vector's view where the kernels work, and place.finish() brings what they wrote back to the vectors.

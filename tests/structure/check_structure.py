@@ -3,8 +3,8 @@
 
 - Neighbouring trainers differ by few lines, so that the difference between two stages is the lesson.
 - common/ names no stage and has no switch on one; it does not know offload; stage folders and offload do not include
-  each other; formulas include no ledger, units, trainers or storage; the layers of common/ include only what is below
-  them.
+  each other, name no CUDA or NCCL and have no #if; formulas include no ledger, units, trainers or storage; the layers of
+  common/ include only what is below them.
 """
 
 import difflib
@@ -48,7 +48,7 @@ for before, after in zip(STAGES, STAGES[1:]):
         faults.append(f"{before} and {after} differ by {count} lines")
 
 for path in sorted((root / "common").rglob("*")):
-    if path.suffix not in (".h", ".cpp"):
+    if path.suffix not in (".h", ".cpp", ".cu"):
         continue
     layer = path.relative_to(root / "common").parts[0]
     for number, line in enumerate(lines(path), 1):
@@ -67,6 +67,8 @@ for program in PROGRAMS:
             included = re.match(r'#include "(stage\w+|offload)/', line)
             if included and included.group(1) != program:
                 faults.append(f"{path.relative_to(root)}:{number}: {program} includes {included.group(1)}: {line}")
+            if re.search(r"cuda|nccl|^ *# *if", line, re.IGNORECASE):
+                faults.append(f"{path.relative_to(root)}:{number}: {program} names a backend or has an #if: {line}")
 
 for path in [*(root / "common/formula").glob("*"), *(p for s in PROGRAMS for p in (root / s).glob("formula.*"))]:
     for number, line in enumerate(lines(path), 1):

@@ -79,7 +79,9 @@ bool is_device_memory(const void* memory, std::size_t bytes) {
 void check_bounds(const std::string& who) {
   const auto fault = [&](const std::string& what) { throw Fault(who + ": a write " + what); };
   for (const auto& [begin, allocation] : memory_of_device.live) {
-    const auto which = [&] { return " of an allocation of " + std::to_string(allocation.bytes) + " bytes"; };
+    const auto which = [bytes = allocation.bytes] {
+      return " of an allocation of " + std::to_string(bytes) + " bytes";
+    };
     if (!intact(allocation.block, kMargin, kMarginByte)) fault("before the begin" + which());
     if (!intact(allocation.block + kMargin + allocation.bytes, kMargin, kMarginByte)) fault("past the end" + which());
   }
