@@ -1,5 +1,5 @@
 # CUDA. Its code is a library of its own (zero_cuda), which no CPU program links. ZERO_CUDA says whether it is built:
-# AUTO where nvcc and a GPU are found, so that a build on other machines takes no longer; ON wherever nvcc is found; OFF.
+# AUTO where nvcc and a GPU are found, so that a build elsewhere takes no longer; ON wherever nvcc is found; OFF.
 # Whatever it says, tests run the same sources on the host (tests/cuda), and where nvcc is found, through nvcc.
 set(ZERO_CUDA AUTO CACHE STRING "Build the CUDA backend: AUTO (where nvcc and a GPU are found), ON, OFF")
 set_property(CACHE ZERO_CUDA PROPERTY STRINGS AUTO ON OFF)

@@ -63,7 +63,8 @@ def main():
         done = compile_source(source, arguments, common, scratch)
         shutil.rmtree(scratch)
         failed += not done
-        made = f"compiles for sm_{arguments.targets}" if source.suffix == ".cu" else "compiles with the real headers"
+        with_nvcc = source.suffix == ".cu"
+        made = f"compiles for sm_{arguments.targets}" if with_nvcc else "compiles with the real headers"
         print(f"{source.name}: {made if done else 'FAILED'}, "
               f"{time.monotonic() - start:.1f} s", flush=True)
     print(f"{len(arguments.sources) - failed} of {len(arguments.sources)} sources compile without a warning")

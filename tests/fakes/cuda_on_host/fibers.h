@@ -16,8 +16,8 @@ class Fiber {
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// Only on a fiber that is idle().
-  void start(std::function<void()> job);
+  /// Only on a fiber that is idle(). `job` must stay until it is done.
+  void start(const std::function<void()>& job);
   /// Runs the job to its next pause(), or its end.
   void resume();
   [[nodiscard]] bool idle() const { return job_ == nullptr; }
@@ -31,7 +31,7 @@ class Fiber {
   static void run();
 
   std::unique_ptr<Stack> stack_;
-  std::function<void()> job_;
+  const std::function<void()>* job_ = nullptr;
 };
 
 }  // namespace cuda_on_host

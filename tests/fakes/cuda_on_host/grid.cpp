@@ -64,20 +64,23 @@ class Block {
     // Threads run as a plain loop on one fiber until one of them waits; then the next fiber goes on with the loop.
     const std::vector<unsigned> threads = in_order(launch_.block.x);
     std::size_t next = 0;
+    const std::function<void()> loop = [&] {
+      while (next < threads.size()) {
+        threadIdx = {threads[next++], 0, 0};
+        launch_.thread();
+        ++ended_;
+      }
+    };
     for (std::size_t f = 0; next < threads.size(); ++f) {
       if (f == fibers().size()) fibers().push_back(std::make_unique<Fiber>());
-      fibers()[f]->start([&] {
-        while (next < threads.size()) {
-          threadIdx = {threads[next++], 0, 0};
-          launch_.thread();
-          ++ended_;
-        }
-      });
+      fibers()[f]->start(loop);
       fibers()[f]->resume();
     }
     while (!waiting_.empty()) {
       check_barrier();
-      const std::vector<Waiting> at_barrier = std::exchange(waiting_, {});
+      std::vector<Waiting> at_barrier = std::exchange(waiting_, {});
+      std::sort(at_barrier.begin(), at_barrier.end(),
+                [](const Waiting& a, const Waiting& b) { return a.thread < b.thread; });
       for (const unsigned i : in_order(static_cast<unsigned>(at_barrier.size()))) {
         threadIdx = {at_barrier[i].thread, 0, 0};
         at_barrier[i].fiber->resume();
