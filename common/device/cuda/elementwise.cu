@@ -27,11 +27,11 @@ __global__ void fill_normal(T* out, std::uint64_t seed, std::uint64_t tensor, st
 }
 
 template <class T>
-__global__ void adamw(float* parameters, float* momentum, float* variance, const T* gradients, Bf16* rounded, Index n,
+__global__ void adamw(float* parameters, float* momentum, float* variance, const T* gradients, T* rounded, Index n,
                       AdamWScalars scalars) {
   for (Index i = first_element(); i < n; i += element_stride()) {
     adamw_element(parameters[i], momentum[i], variance[i], to_float(gradients[i]), scalars);
-    if (rounded != nullptr) rounded[i] = from_float<Bf16>(parameters[i]);
+    if (rounded != nullptr) rounded[i] = from_float<T>(parameters[i]);
   }
 }
 
@@ -117,11 +117,10 @@ void CudaKernels::adamw(Array parameters, Array momentum, Array variance, ConstA
   const Index n = parameters.size;
   require(momentum.size == n && variance.size == n && gradients.size == n, "views of different sizes");
   require(rounded.size == n || rounded.size == 0, "views of different sizes");
-  Bf16* to = rounded.size > 0 ? elements<Bf16>(rounded, n) : nullptr;
   cuda::with_type(gradients.dtype, [&]<class T>(T) {
     cuda::launch("adamw", cuda::adamw<T>, cuda::element_grid(n), stream_, elements<float>(parameters, n),
-                 elements<float>(momentum, n), elements<float>(variance, n), elements<T>(gradients, n), to, n,
-                 adamw_scalars(step));
+                 elements<float>(momentum, n), elements<float>(variance, n), elements<T>(gradients, n),
+                 rounded.size > 0 ? elements<T>(rounded, n) : nullptr, n, adamw_scalars(step));
   });
 }
 
