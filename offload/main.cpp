@@ -34,8 +34,18 @@ void add_options(CLI::App& app, Options& options, Given& given) {
             [&given](const std::string& value) {
               given.stage = kStages[read_choice("--stage", value, names(kStages))].value;
             });
-  add_choice(app, "--offload-optimizer", given.settings.optimizer, kTiers,
-             {group, "host|nvme", "where fp32 weights, momentum, variance and the gradient's slice live", ""});
+  add_value(
+      app, "--offload-optimizer",
+      {group, "host|nvme", "where fp32 weights, momentum, variance and the gradient's slice live", "host"},
+      [&given](const std::string& value) {
+        if (value == "none") {
+          throw UnusableInput(
+              "--offload-optimizer none leaves the optimizer on the device, as stage2_gradients and stage3_params "
+              "do; host or nvme would do");
+        }
+        const std::vector<Choice<Tier>> tiers(kTiers.begin() + 1, kTiers.end());
+        given.settings.optimizer = tiers[read_choice("--offload-optimizer", value, names(tiers))].value;
+      });
   add_choice(app, "--offload-params", given.settings.parameters, kTiers,
              {group, "none|host|nvme", "where the slices of the parameters live (stage 3)", ""});
   add_value(app, "--nvme-path", {group, "DIR", "a directory on the device that nvme stands for", ""},
@@ -56,11 +66,6 @@ void check(const Options& options, Given& given) {
   settings.threads = options.threads;
   if (given.stage == 0) given.stage = settings.parameters == Tier::device ? 2 : 3;
   settings.stage = given.stage;
-  if (settings.optimizer == Tier::device) {
-    throw UnusableInput(
-        "--offload-optimizer none leaves the optimizer on the device, as stage2_gradients and stage3_params do; host "
-        "or nvme would do");
-  }
   if (settings.stage == 2 && settings.parameters != Tier::device) {
     throw UnusableInput(
         fmt::format("--offload-params {} needs slices of parameters, and --stage 2 keeps all of them on every device; "
@@ -122,8 +127,8 @@ int main(int argc, char** argv) {
         return open_swap_file(given.nvme_path, rank, bytes, offload::kSwapDepth);
       };
     }
-    if (given.stage == 2) return std::make_unique<offload::Stage2>(context, given.settings);
-    return std::make_unique<offload::Stage3>(context, given.settings);
+    if (given.stage == 2) return std::make_unique<offload::stage2::Trainer>(context, given.settings);
+    return std::make_unique<offload::stage3::Trainer>(context, given.settings);
   };
   program.formula = [&](const formula::Setting& setting) {
     return offload::formula(

@@ -1,8 +1,8 @@
 #include "offload/stage2.h"
 
-namespace zero::offload {
+namespace zero::offload::stage2 {
 
-Stage2::Stage2(const Context& context, const Settings& settings)
+Trainer::Trainer(const Context& context, const Settings& settings)
     : context_(context),
       units_(model_units(context.config, context.wrap, context.group.size(), context.model.tiles)),
       model_(context.config, context.micro_batch, units_, context.model, context.device),
@@ -23,7 +23,7 @@ Stage2::Stage2(const Context& context, const Settings& settings)
   updater_ = std::make_unique<Updater>(context_, units_, optimizer_, *home_);
 }
 
-StepResult Stage2::train_step(Index t) {
+StepResult Trainer::train_step(Index t) {
   updater_->begin_pending();  // with --delayed-update: the last step's gradient is applied beside this step
   scan_ = GradientScan(context_.device.kernels());
   for (Index m = 0; m < context_.micro_steps; ++m) {
@@ -39,13 +39,13 @@ StepResult Stage2::train_step(Index t) {
   return result;
 }
 
-double Stage2::forward() {
+double Trainer::forward() {
   model_.embed_forward(parameters_[0].array());
   for (Index u = 1; u < std::ssize(units_); ++u) model_.forward(u, parameters_[u].array());
   return model_.head_forward(parameters_[0].array());
 }
 
-void Stage2::backward(Index m) {
+void Trainer::backward(Index m) {
   model_.head_backward(parameters_[0].array());
   for (Index u = std::ssize(units_) - 1; u > 0; --u) {
     Buffer gradient = whole_gradient(u);
@@ -58,18 +58,18 @@ void Stage2::backward(Index m) {
 }
 
 /// Room for a unit's gradient between its backward pass and its reduction.
-Buffer Stage2::whole_gradient(Index u) {
+Buffer Trainer::whole_gradient(Index u) {
   return context_.device.allocate_uninitialized(Category::gradient_in_flight, units_[u].size(), context_.model.dtype);
 }
 
 /// This rank's slice of a whole unit.
-Array Stage2::own_slice(Index u, const Buffer& whole) const {
+Array Trainer::own_slice(Index u, const Buffer& whole) const {
   return whole.part(units_[u].slice_begin(context_.group.rank()), units_[u].slice_size());
 }
 
 /// Averages this rank's slice of a unit's gradient over all ranks and micro-steps, in its place in the whole gradient.
 /// When the last micro-step is in, the average goes down to the optimizer.
-void Stage2::reduce(Index u, Index m, Buffer gradient) {
+void Trainer::reduce(Index u, Index m, Buffer gradient) {
   const Array own = own_slice(u, gradient);
   for (const Bucket& bucket : context_.buckets(units_[u])) {
     // for i in bucket:  own[i] = mean over leaves, in tree order, of gradient_of_leaf[rank * slice + i]
@@ -84,17 +84,17 @@ void Stage2::reduce(Index u, Index m, Buffer gradient) {
 }
 
 /// Every rank knows the sum of squares of its slice; the sum over ranks is exact, so it does not depend on the slices.
-StepResult Stage2::measure() {
+StepResult Trainer::measure() {
   const OrderFreeSum squares = sum_over_ranks(context_.group, scan_.squares());
   const double loss = mean_loss(gather_losses(context_.comm, losses_), context_.comm.size(), context_.micro_steps);
   return judge(context_, loss, gradient_norm(squares, context_.optimizer.clip), units_, scan_.first_not_finite());
 }
 
 /// AdamW on the host; with --delayed-update in the next step. Whether the parameters changed.
-bool Stage2::step(Index t, float clip_factor) { return updater_->apply(t, clip_factor); }
+bool Trainer::step(Index t, float clip_factor) { return updater_->apply(t, clip_factor); }
 
 /// Every rank gets the slices that the others updated.
-void Stage2::publish() {
+void Trainer::publish() {
   for (Index u = 0; u < std::ssize(units_); ++u) {
     for (const Bucket& bucket : context_.buckets(units_[u])) {
       // for r, i in bucket:  parameters[r * slice + i] = parameters_of_r[r * slice + i]
@@ -104,16 +104,16 @@ void Stage2::publish() {
 }
 
 /// A forward pass alone, without dropout.
-std::vector<double> Stage2::evaluate(const Sampler& held_out, Index first) {
+std::vector<double> Trainer::evaluate(const Sampler& held_out, Index first) {
   held_out.load(first, model_.tokens(), model_.targets());
   model_.evaluate();
   forward();
   return model_.sequence_losses();
 }
 
-void Stage2::visit_state(const std::function<void(StateKind, const UnitView&)>& visit) const {
+void Trainer::visit_state(const std::function<void(StateKind, const UnitView&)>& visit) const {
   for (Index u = 0; u < std::ssize(units_); ++u) visit(StateKind::parameters, {u, 0, parameters_[u].array()});
   optimizer_.visit(visit);
 }
 
-}  // namespace zero::offload
+}  // namespace zero::offload::stage2

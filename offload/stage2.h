@@ -13,13 +13,13 @@
 #include "offload/settings.h"
 #include "offload/updater.h"
 
-namespace zero::offload {
+namespace zero::offload::stage2 {
 
 /// stage2_gradients with gradient and optimizer slices outside the device. Letters: N ranks, k micro-steps, P = padded
 /// size of a unit. Device memory holds the parameters and a unit's whole gradient until it is reduced.
-class Stage2 final : public zero::Trainer {
+class Trainer final : public zero::Trainer {
  public:
-  Stage2(const Context& context, const Settings& settings);
+  Trainer(const Context& context, const Settings& settings);
 
   StepResult train_step(Index t) override;
   std::vector<double> evaluate(const Sampler& held_out, Index first) override;
@@ -51,4 +51,4 @@ class Stage2 final : public zero::Trainer {
   std::vector<double> losses_;           // [k]: of this rank's leaves
 };
 
-}  // namespace zero::offload
+}  // namespace zero::offload::stage2

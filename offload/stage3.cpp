@@ -1,8 +1,8 @@
 #include "offload/stage3.h"
 
-namespace zero::offload {
+namespace zero::offload::stage3 {
 
-Stage3::Stage3(const Context& context, const Settings& settings)
+Trainer::Trainer(const Context& context, const Settings& settings)
     : context_(context),
       units_(model_units(context.config, context.wrap, context.group.size(), context.model.tiles)),
       model_(context.config, context.micro_batch, units_, context.model, context.device),
@@ -31,7 +31,7 @@ Stage3::Stage3(const Context& context, const Settings& settings)
   gathered_.resize(units_.size());
 }
 
-StepResult Stage3::train_step(Index t) {
+StepResult Trainer::train_step(Index t) {
   updater_->begin_pending();  // with --delayed-update: the last step's gradient is applied beside this step
   scan_ = GradientScan(context_.device.kernels());
   for (Index m = 0; m < context_.micro_steps; ++m) {
@@ -47,7 +47,7 @@ StepResult Stage3::train_step(Index t) {
   return result;
 }
 
-double Stage3::forward() {
+double Trainer::forward() {
   const Index head = std::ssize(units_);  // the head's place in uses_
   model_.embed_forward(use(0));
   release(0);
@@ -58,7 +58,7 @@ double Stage3::forward() {
   return model_.head_forward(use(head));  // held until head_backward
 }
 
-void Stage3::backward(Index m) {
+void Trainer::backward(Index m) {
   const Index head = std::ssize(units_);
   model_.head_backward(use(head));
   release(head);
@@ -75,18 +75,18 @@ void Stage3::backward(Index m) {
 }
 
 /// Room for a unit's gradient between its backward pass and its reduction.
-Buffer Stage3::whole_gradient(Index u) {
+Buffer Trainer::whole_gradient(Index u) {
   return context_.device.allocate_uninitialized(Category::gradient_in_flight, units_[u].size(), context_.model.dtype);
 }
 
 /// This rank's slice of a whole unit.
-Array Stage3::own_slice(Index u, const Buffer& whole) const {
+Array Trainer::own_slice(Index u, const Buffer& whole) const {
   return whole.part(units_[u].slice_begin(context_.group.rank()), units_[u].slice_size());
 }
 
 /// The whole parameters of use number i: brings up and starts gathering what this use and the next ones need, begins to
 /// read what the use after those needs, waits for this one. A unit still held is not gathered again.
-ConstArray Stage3::use(Index i) {
+ConstArray Trainer::use(Index i) {
   for (Index j = i; j < std::ssize(uses_) && j - i <= context_.prefetch + 1; ++j) {
     const Index u = uses_[j];
     if (gathered_[u].parameters) continue;
@@ -107,14 +107,14 @@ ConstArray Stage3::use(Index i) {
 }
 
 /// This rank's slice of a unit, from where it lives to its place among the gathered.
-void Stage3::bring_up(Index u) {
+void Trainer::bring_up(Index u) {
   const Stopwatch stopwatch(context_.timers.offload);
   home_->bring_up(u, own_slice(u, gathered_[u].parameters));
 }
 
 /// Frees what use number i gathered, unless one of the next `prefetch` uses (or, without reshard-after-forward, any
 /// later use) is of the same unit.
-void Stage3::release(Index i) {
+void Trainer::release(Index i) {
   for (Index j = i + 1; j < std::ssize(uses_); ++j) {
     const bool keeps = j - i <= context_.prefetch || !context_.reshard_after_forward;
     if (keeps && uses_[j] == uses_[i]) return;
@@ -124,7 +124,7 @@ void Stage3::release(Index i) {
 
 /// Averages this rank's slice of a unit's gradient over all ranks and micro-steps, in its place in the whole gradient.
 /// When the last micro-step is in, the average goes down to the optimizer.
-void Stage3::reduce(Index u, Index m, Buffer gradient) {
+void Trainer::reduce(Index u, Index m, Buffer gradient) {
   const Array own = own_slice(u, gradient);
   for (const Bucket& bucket : context_.buckets(units_[u])) {
     // for i in bucket:  own[i] = mean over leaves, in tree order, of gradient_of_leaf[rank * slice + i]
@@ -139,20 +139,20 @@ void Stage3::reduce(Index u, Index m, Buffer gradient) {
 }
 
 /// Every rank knows the sum of squares of its slice; the sum over ranks is exact, so it does not depend on the slices.
-StepResult Stage3::measure() {
+StepResult Trainer::measure() {
   const OrderFreeSum squares = sum_over_ranks(context_.group, scan_.squares());
   const double loss = mean_loss(gather_losses(context_.comm, losses_), context_.comm.size(), context_.micro_steps);
   return judge(context_, loss, gradient_norm(squares, context_.optimizer.clip), units_, scan_.first_not_finite());
 }
 
 /// AdamW on the host; with --delayed-update in the next step. Whether the parameters changed.
-bool Stage3::step(Index t, float clip_factor) { return updater_->apply(t, clip_factor); }
+bool Trainer::step(Index t, float clip_factor) { return updater_->apply(t, clip_factor); }
 
 /// Nothing: every rank keeps its slice, and the next step gathers.
-void Stage3::publish() {}
+void Trainer::publish() {}
 
 /// A forward pass alone, without dropout.
-std::vector<double> Stage3::evaluate(const Sampler& held_out, Index first) {
+std::vector<double> Trainer::evaluate(const Sampler& held_out, Index first) {
   held_out.load(first, model_.tokens(), model_.targets());
   model_.evaluate();
   forward();
@@ -161,9 +161,9 @@ std::vector<double> Stage3::evaluate(const Sampler& held_out, Index first) {
   return model_.sequence_losses();
 }
 
-void Stage3::visit_state(const std::function<void(StateKind, const UnitView&)>& visit) const {
+void Trainer::visit_state(const std::function<void(StateKind, const UnitView&)>& visit) const {
   home_->visit(visit);
   optimizer_.visit(visit);
 }
 
-}  // namespace zero::offload
+}  // namespace zero::offload::stage3

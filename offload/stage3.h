@@ -13,13 +13,13 @@
 #include "offload/settings.h"
 #include "offload/updater.h"
 
-namespace zero::offload {
+namespace zero::offload::stage3 {
 
 /// stage3_params with slices outside the device. Letters: N ranks, k micro-steps, P = padded size of a unit. Device
 /// memory holds a unit's whole parameters (gathered) while they are used and its whole gradient until it is reduced.
-class Stage3 final : public zero::Trainer {
+class Trainer final : public zero::Trainer {
  public:
-  Stage3(const Context& context, const Settings& settings);
+  Trainer(const Context& context, const Settings& settings);
 
   StepResult train_step(Index t) override;
   std::vector<double> evaluate(const Sampler& held_out, Index first) override;
@@ -60,4 +60,4 @@ class Stage3 final : public zero::Trainer {
   std::vector<double> losses_;      // [k]: of this rank's leaves
 };
 
-}  // namespace zero::offload
+}  // namespace zero::offload::stage3

@@ -25,14 +25,18 @@ def main():
     names = [p["program"] for p in programs]
     categories = list(ORDER) + sorted({c for p in programs for c in p["memory"]} - set(ORDER))
     figure, axes = pyplot.subplots(figsize=(8, 4.5), constrained_layout=True)
+    # A category has its colour in every tier; the hatch says the tier.
+    plain = list(dict.fromkeys(category.split()[-1] for category in categories))
+    colour = {name: pyplot.get_cmap("tab10")(i % 10) for i, name in enumerate(plain)}
     bottom = [0.0] * len(programs)
     for category in categories:
         sizes = [p["memory"].get(category, {"measured": 0})["measured"] / 1e6 for p in programs]
         if not any(sizes):
             continue
         tier = category.split()[0] if " " in category else "device"
-        axes.bar(names, sizes, bottom=bottom, label=category, hatch={"device": "", "host": "//", "nvme": "xx"}.get(tier, ".."))
+        axes.bar(names, sizes, bottom=bottom, label=category, color=colour[category.split()[-1]], edgecolor="white", linewidth=0.3, hatch={"device": "", "host": "//", "nvme": "xx"}.get(tier, ".."))
         bottom = [b + s for b, s in zip(bottom, sizes)]
+    axes.margins(y=0.06)
     axes.set_ylabel("MB a rank (1e6 bytes), peaks by category")
     ranks = comparison["ranks"]
     axes.set_title(f"What a rank holds on {ranks} rank{'' if ranks == 1 else 's'}")

@@ -228,8 +228,10 @@ void add_delay_options(CLI::App& app, Options& options) {
   add_flag(app, "--delayed-update", options.delayed_update,
            {option_group::kOptimizer, "",
             "apply each gradient one step late, so that the host updates beside the next step", "off"});
-  add_whole(app, "--delay-after", options.delay_after, 0, kMost,
-            {option_group::kOptimizer, "STEPS", "with --delayed-update: steps that are updated at once first", ""});
+  add_value(
+      app, "--delay-after",
+      {option_group::kOptimizer, "STEPS", "with --delayed-update: steps that are updated at once first", "40"},
+      [&options](const std::string& value) { options.delay_after = read_whole("--delay-after", value, 0, kMost); });
 }
 
 void add_tile_option(CLI::App& app, Options& options) {

@@ -51,7 +51,7 @@ struct Options {
   Index shard_group = 0;              ///< offered by programs that shard parameters; 0 before derive(): all ranks
   Index as_world = 1;                 ///< offered by the baseline
   bool delayed_update = false;        ///< offered by the baseline and by programs that update on the host
-  Index delay_after = 40;             ///< likewise: steps before the delay begins
+  Index delay_after = -1;             ///< likewise: steps before the delay begins; before derive() -1 for 40
   Index tiles = 1;                    ///< likewise: parts in which a block's large products are computed
   Backend backend = Backend::automatic;
   std::optional<Index> device_memory;

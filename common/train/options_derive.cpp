@@ -76,6 +76,11 @@ void derive(const Program& program, Options& options, Index world) {
         S, world, world == 1 ? "" : "s", fits));
   }
 
+  if (options.delay_after >= 0 && !options.delayed_update) {
+    throw UnusableInput(fmt::format("--delay-after {} has no meaning without --delayed-update", options.delay_after));
+  }
+  if (options.delay_after < 0) options.delay_after = 40;  // the paper's
+
   if (options.tiles > config.width) {
     throw UnusableInput(
         fmt::format("--tile {} is more than the {} outputs of a product of --width {}; at most {} would do",

@@ -139,8 +139,11 @@ std::string plan_text(const Program& program, const Options& options, const Cont
   }
   for (const auto& [word, what] : program.plan_rows()) text += row(word, what);
   if (options.delayed_update) {
-    text += row("update", fmt::format("delayed: after {} a gradient is applied one step late",
-                                      counted(options.delay_after, "step")));
+    // The last step's gradient is applied at once.
+    const Index late = std::max<Index>(0, options.steps - 1 - options.delay_after);
+    text += row("update", fmt::format("delayed: after {} a gradient is applied one step late, {} of this run's {}",
+                                      counted(options.delay_after, "step"), late == 0 ? "none" : grouped(late),
+                                      counted(options.steps, "step")));
   }
   return text + formula_text(program.formula(setting));
 }

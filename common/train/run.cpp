@@ -105,6 +105,7 @@ class Run {
 Run::Run(const Program& program, const Options& options, const Ranks& ranks)
     : program_(program), options_(options), ranks_(ranks) {
   if (!options.out.empty()) on_rank0(ranks, [&] { OutputDirectory::check(options.out); });
+  on_rank0(ranks, program.claim);
   file_ = agree_to_make(ranks.comm, [&] {
     return std::make_unique<TokenFile>(data_path(options), options.config.context, options.config.vocab);
   });
@@ -126,7 +127,6 @@ Run::Run(const Program& program, const Options& options, const Ranks& ranks)
                         options.dtype() == Dtype::bf16 ? device_->products().bf16_description()
                                                        : device_->products().description(),
                         groups_->group().description()}));
-  on_rank0(ranks, program.claim);
   trainer_ = agree_to_make(ranks.comm, [&] { return program.make_trainer(context); });
   if (const std::string storage = trainer_->storage(); !storage.empty()) say(ranks, "swap files by " + storage + "\n");
   if (options.verify) {

@@ -177,6 +177,9 @@ def refuses_unusable_options():
             ("--stage 1 is not one of 2, 3", ["--stage", "1"]),
             ("--offload-optimizer disk is not one of", ["--offload-optimizer", "disk"]),
             ("--offload-params device is not one of", ["--offload-params", "device"]),
+            ("--delay-after 3 has no meaning without --delayed-update", ["--delay-after", "3"]),
+            ("--tile 17 is more than the 16 outputs", ["--tile", "17"]),
+            ("--tile 2 with --checkpoint-activations", ["--tile", "2", "--checkpoint-activations"]),
             ("--shard-group is not an option of offload; stage3_params offers it", ["--shard-group", "1"]),
             ("--as-world is not an option of offload; baseline offers it", ["--as-world", "2"]),
             ("--accumulation local-first is not offered by offload", ["--accumulation", "local-first"]))):

@@ -46,7 +46,7 @@ int main(int argc, char** argv) {
     settings.stage = 3;
     settings.optimizer = settings.parameters = Tier::nvme;
     settings.open_file = rank == faulty_rank ? testing::with_fault(sound, fault) : sound;
-    return std::make_unique<offload::Stage3>(context, settings);
+    return std::make_unique<offload::stage3::Trainer>(context, settings);
   };
   program.formula = [](const formula::Setting& setting) {
     return offload::formula(setting, {3, offload::Place::nvme, offload::Place::nvme});

@@ -39,8 +39,8 @@ std::unique_ptr<Trainer> make_trainer(const RunSetting& setting, const Context& 
         return open_swap_file(std::filesystem::temp_directory_path(), rank, bytes, offload::kSwapDepth);
       };
     }
-    if (setting.stage == Stage::gradients) return std::make_unique<offload::Stage2>(context, offload);
-    return std::make_unique<offload::Stage3>(context, offload);
+    if (setting.stage == Stage::gradients) return std::make_unique<offload::stage2::Trainer>(context, offload);
+    return std::make_unique<offload::stage3::Trainer>(context, offload);
   }
   switch (setting.stage) {
     case Stage::baseline: return std::make_unique<stage0_ddp::Baseline>(context);
