@@ -1,5 +1,6 @@
 #include "tools/plan_options.h"
 
+#include <algorithm>
 #include <limits>
 #include <string_view>
 
@@ -36,6 +37,14 @@ void set_shard_group(const Given& given, formula::Setting& s) {
         S, counted(s.world, "rank"), fits));
   }
   s.shard_group = S == s.world ? 0 : S;
+}
+
+/// Once the stages are known.
+void check_shard_group(const PlanOptions& options) {
+  const auto has = [](const Stage* stage) { return stage->sharding_groups; };
+  if (options.setting.shard_group == 0 || std::any_of(options.stages.begin(), options.stages.end(), has)) return;
+  throw UnusableInput(fmt::format("--shard-group {} is for stage 3, which is not among the stages; --stage 3 would do",
+                                  options.setting.shard_group));
 }
 
 void set_model(const Given& given, PlanOptions& options) {
@@ -159,6 +168,7 @@ PlanOptions checked(const Given& given, PlanOptions options) {
   }
   set_batch(given, options);
   set_stages(given, options);
+  check_shard_group(options);
   if (!formula::countable(s)) {
     throw UnusableInput(
         "the sizes of the model, the batch and --world together are too large to count; smaller ones would do");

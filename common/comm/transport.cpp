@@ -1,10 +1,16 @@
 #include "common/comm/transport.h"
 
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
 #include <sys/statvfs.h>
+#include <unistd.h>
 
 #include <array>
+#include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <limits>
 #include <optional>
 #include <stdexcept>
@@ -44,6 +50,28 @@ std::string window_folder() {
   return set != nullptr && *set != '\0' ? set : "/dev/shm";
 }
 
+/// Whether a process can make a file of `bytes` in the folder and map it: 0, or the errno that says why not. A limit of
+/// the process, a folder that is not there: MPI would hang over what one rank alone cannot do.
+int window_error(const std::string& folder, Index bytes) {
+  rlimit limit{};
+  if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && limit.rlim_cur < static_cast<rlim_t>(bytes)) return EFBIG;
+  std::string name = folder + "/zero-window-XXXXXX";
+  const int file = mkostemp(name.data(), O_CLOEXEC);
+  if (file < 0) return errno;
+  unlink(name.c_str());
+  int error = ftruncate(file, bytes) == 0 ? 0 : errno;
+  if (error == 0) {
+    void* memory = mmap(nullptr, static_cast<std::size_t>(bytes), PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    if (memory == MAP_FAILED) {
+      error = errno;
+    } else {
+      munmap(memory, static_cast<std::size_t>(bytes));
+    }
+  }
+  close(file);
+  return error;
+}
+
 /// Why shared windows cannot be had, the same on all ranks; nothing when they can. Collective.
 std::optional<std::string> reason_against_windows(MPI_Comm ranks, Index staging_bytes) {
   int rank = 0;
@@ -58,19 +86,24 @@ std::optional<std::string> reason_against_windows(MPI_Comm ranks, Index staging_
 
   const std::string folder = window_folder();
   struct statvfs status {};
-  std::int64_t room = std::numeric_limits<std::int64_t>::max();  // where it cannot be asked, MPI will tell
+  std::int64_t room = std::numeric_limits<std::int64_t>::max();
   if (statvfs(folder.c_str(), &status) == 0) {
     room = static_cast<std::int64_t>(status.f_bavail) * static_cast<std::int64_t>(status.f_frsize);
   }
-  std::array<std::int64_t, 2> least = {host_size, room};
-  check_mpi(MPI_Allreduce(MPI_IN_PLACE, least.data(), 2, MPI_INT64_T, MPI_MIN, ranks), "MPI_Allreduce");
-  if (least[0] < size) return "the ranks are on more than one host";
   // Open MPI adds its own state to the file: some cache lines a rank, and a page.
   const Index needed = size * (staging_bytes + 4096) + 65536;
+  std::array<std::int64_t, 3> least = {host_size, room, room < needed ? 0 : -window_error(folder, needed)};
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, least.data(), 3, MPI_INT64_T, MPI_MIN, ranks), "MPI_Allreduce");
+  if (least[0] < size) return "the ranks are on more than one host";
   if (least[1] < needed) {
     return fmt::format("{} has {:.1f} MiB free and the windows of {} ranks need {:.1f} MiB", folder,
                        static_cast<double>(least[1]) / static_cast<double>(kMiB), size,
                        static_cast<double>(needed) / static_cast<double>(kMiB));
+  }
+  if (least[2] < 0) {
+    return fmt::format("a rank cannot make or map a file of {:.1f} MiB in {}: {}",
+                       static_cast<double>(needed) / static_cast<double>(kMiB), folder,
+                       std::strerror(static_cast<int>(-least[2])));
   }
   return std::nullopt;
 }

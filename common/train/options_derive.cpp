@@ -80,6 +80,10 @@ void derive(const Program& program, Options& options, Index world) {
     throw UnusableInput(fmt::format("--delay-after {} has no meaning without --delayed-update", options.delay_after));
   }
   if (options.delay_after < 0) options.delay_after = 40;  // the paper's
+  if (options.delayed_update && options.delay_after == 0 && options.steps == 2) {
+    throw UnusableInput(
+        "--steps 2 with --delay-after 0 has no step that updates once, so bytes sent could not be judged; 3 would do");
+  }
 
   if (options.tiles > config.width) {
     throw UnusableInput(

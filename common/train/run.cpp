@@ -258,10 +258,6 @@ ExitStatus Run::finish(Index t, const StepResult& last, const StateDigests& dige
   const formula::Setting setting = formula_setting(options_, options_.order_world(ranks_.size));
   report.formula = program_.formula(setting);
   report.activations = formula::activations(setting);
-  on_rank0(ranks_, [&] {
-    if (out_) out_->write_summary(summary(digests, report));
-  });
-
   std::string text = "\n";
   const nlohmann::json hex = to_json(digests);
   for (int i = 0; i < kStateKinds; ++i) {
@@ -272,8 +268,14 @@ ExitStatus Run::finish(Index t, const StepResult& last, const StateDigests& dige
     text += fmt::format("skipped: {} of {} not taken, since loss or gradient norm was not finite\n",
                         history_.not_taken(), counted_steps(t));
   }
+  const auto write_summary = [&] {
+    on_rank0(ranks_, [&] {
+      if (out_) out_->write_summary(summary(digests, report));
+    });
+  };
   if (last.verdict == Verdict::not_finite) {
     say(ranks_, text);
+    write_summary();
     if (ranks_.rank == 0) print_error(not_finite_sentence(t, last, history_.not_taken_in_a_row()));
     return ExitStatus::differs;
   }
@@ -290,7 +292,8 @@ ExitStatus Run::finish(Index t, const StepResult& last, const StateDigests& dige
         fmt::format("verify: at most {:.3g} from the baseline after step {}: these collectives add in another order\n",
                     verifier_->largest_difference(), t);
   }
-  say(ranks_, text);
+  say(ranks_, text);  // before the files: what was found is not lost with them
+  write_summary();
   report.check_steady();
   return ExitStatus::done;
 }

@@ -41,6 +41,7 @@ def benches(build):
         Bench("memory", [sys.executable, str(here / "memory_bench.py"), "--build", str(build)], 40, 10),
         Bench("host_adamw", [str(build / "bin/host_adamw_bench")], 20, 3),
         Bench("offload", [sys.executable, str(here / "offload_bench.py"), "--build", str(build)], 90, 15),
+        Bench("precision", [sys.executable, str(here / "precision_bench.py"), "--build", str(build)], 120, 10),
         Bench("step", [sys.executable, str(here / "step_bench.py"), "--build", str(build)], 660, 15),
     ]
 

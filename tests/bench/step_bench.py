@@ -70,16 +70,17 @@ def torch_environment():
     return environment
 
 
-def torch_steps(python, case, steps):
+def torch_steps(python, case, steps, ranks=RANKS, autocast=False):
     """Seconds of each step of DDP, each process pinned to one core as mpirun pins ours."""
     cores = sorted(os.sched_getaffinity(0))
     with tempfile.TemporaryDirectory() as folder:
         processes = []
-        for rank in range(RANKS):
+        for rank in range(ranks):
             core = cores[rank % len(cores)]
             command = [python, str(Path(__file__).with_name("torch_ddp.py")), "--rank", str(rank)]
-            command += ["--world", str(RANKS), "--rendezvous", f"{folder}/rendezvous", "--steps", str(steps)]
+            command += ["--world", str(ranks), "--rendezvous", f"{folder}/rendezvous", "--steps", str(steps)]
             command += ["--data", str(SOURCE / "docs/corpus.txt")] + (["--foreach"] if case.foreach else [])
+            command += ["--autocast"] if autocast else []
             for name in ["layers", "heads", "width", "context", "vocab", "micro_batch"]:
                 command += ["--" + name.replace("_", "-"), str(getattr(case, name))]
             command = ["taskset", "-c", str(core)] + command

@@ -78,6 +78,7 @@ def arguments():
         parser.add_argument("--" + name, type=int, required=True)
     parser.add_argument("--rendezvous", required=True, help="a file that does not exist yet, the same on all ranks")
     parser.add_argument("--data", required=True, help="a text; bytes are tokens")
+    parser.add_argument("--autocast", action="store_true", help="forward and backward in bf16 where PyTorch does so")
     parser.add_argument("--foreach", action="store_true", help="AdamW and clipping over lists of tensors")
     return parser.parse_args()
 
@@ -114,7 +115,8 @@ def main():
         starts = windows.integers(len(text) - options.context, size=options.micro_batch)
         tokens = torch.stack([text[s : s + options.context] for s in starts])
         targets = torch.stack([text[s + 1 : s + 1 + options.context] for s in starts])
-        loss = model(tokens, targets)
+        with torch.autocast("cpu", dtype=torch.bfloat16, enabled=options.autocast):
+            loss = model(tokens, targets)
         loss.backward()
         torch.nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()

@@ -38,6 +38,17 @@ for program in stage0_ddp stage3_params; do
   on 3 "$bin/$program" "${small[@]}" --steps 1000 --lr 1e10
 done
 [[ ! -e $scratch/out ]] || fail "a refused run left $(find "$scratch/out")"
+# Where one rank cannot have its part of the shared windows, all use messages, or say why they cannot have what was asked
+# for. MPI itself would hang.
+window_folder=OMPI_MCA_osc_sm_backing_directory
+expected=(2 "--transport shared cannot be had: a rank cannot make or map a file")
+ends "${expected[@]}" env "$window_folder=$scratch/missing" "$source/tools/run" -n 2 "$bin/stage0_ddp" --transport shared "${small[@]}"
+env "$window_folder=$scratch/missing" timeout 10 "$source/tools/run" -n 2 "$bin/stage0_ddp" "${small[@]}" --steps 1 >"$scratch/stdout" 2>/dev/null \
+  || fail "without shared windows: status $?"
+grep -q "canonical over messages (a rank cannot make or map a file" "$scratch/stdout" || fail "the plan does not say why messages are used"
+# An interrupt of tools/run is said.
+timeout -s INT 2 "$source/tools/run" -n 2 "$bin/stage0_ddp" "${small[@]}" --steps 1000000 >/dev/null 2>"$scratch/stderr"
+grep -q "^error: interrupted" "$scratch/stderr" || fail "an interrupt is not said: $(cat "$scratch/stderr")"
 # Settings of precision, dropout and sharding groups.
 expected=(2 "--dropout 1 is not a number from 0 and below 1")
 on 3 "$bin/stage3_params" --dropout 1
