@@ -1,6 +1,5 @@
 #include "tools/plan_options.h"
 
-#include <algorithm>
 #include <limits>
 #include <string_view>
 
@@ -37,14 +36,6 @@ void set_shard_group(const Given& given, formula::Setting& s) {
         S, counted(s.world, "rank"), fits));
   }
   s.shard_group = S == s.world ? 0 : S;
-}
-
-/// Once the stages are known.
-void check_shard_group(const PlanOptions& options) {
-  const auto has = [](const Stage* stage) { return stage->sharding_groups; };
-  if (options.setting.shard_group == 0 || std::any_of(options.stages.begin(), options.stages.end(), has)) return;
-  throw UnusableInput(fmt::format("--shard-group {} is for stage 3, which is not among the stages; --stage 3 would do",
-                                  options.setting.shard_group));
 }
 
 void set_model(const Given& given, PlanOptions& options) {
@@ -109,10 +100,12 @@ std::vector<const Stage*> stages_named(const std::string& word) {
 void set_stages(const Given& given, PlanOptions& options) {
   const formula::Setting& s = options.setting;
   std::string words = *given.stage + ",";
+  bool some_have_groups = false;
   for (std::size_t end; (end = words.find(',')) != std::string::npos; words.erase(0, end + 1)) {
     const std::string word = words.substr(0, end);
     const bool several = word == "all" || word == "offload";
     for (const Stage* stage : stages_named(word)) {
+      some_have_groups = some_have_groups || stage->sharding_groups;
       if (s.shard_group > 0 && !several && !stage->sharding_groups) {
         throw UnusableInput(
             fmt::format("--shard-group {} is not for --stage {}, which has no sharding groups; --stage 3 would do",
@@ -130,6 +123,10 @@ void set_stages(const Given& given, PlanOptions& options) {
       }
       options.stages.push_back(stage);
     }
+  }
+  if (s.shard_group > 0 && !some_have_groups) {
+    throw UnusableInput(fmt::format(
+        "--shard-group {} is for stage 3, which is not among the stages; --stage 3 would do", s.shard_group));
   }
 }
 
@@ -168,7 +165,6 @@ PlanOptions checked(const Given& given, PlanOptions options) {
   }
   set_batch(given, options);
   set_stages(given, options);
-  check_shard_group(options);
   if (!formula::countable(s)) {
     throw UnusableInput(
         "the sizes of the model, the batch and --world together are too large to count; smaller ones would do");
