@@ -32,7 +32,7 @@ else()
   message(STATUS "docs: Doxygen ${DOXYGEN_VERSION} without graphs, since dot was not found (target docs)")
 endif()
 
-file(GLOB zero_docs_folders RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS common stage[0-9]_* tools)
+file(GLOB zero_docs_folders RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS common stage[0-9]_* offload tools)
 file(GLOB zero_docs_pages RELATIVE ${CMAKE_SOURCE_DIR} CONFIGURE_DEPENDS README.md docs/*.md)
 set(DOXYGEN_IMAGE_PATH docs ${zero_docs_folders})
 doxygen_add_docs(docs ${zero_docs_pages} ${zero_docs_folders} COMMENT "The reference manual, in build/docs/html/index.html")
