@@ -23,9 +23,7 @@ class DeviceHome final : public ParameterHome {
   }
   void flush() override {}
   void prefetch(Index /*unit*/) override {}
-  void bring_up(Index unit, Array own) override {
-    if (own.data != slices_[unit].data) device_.kernels().copy(own, slices_[unit]);
-  }
+  void bring_up(Index unit, Array own) override { device_.kernels().copy(own, slices_[unit]); }
   void visit(const std::function<void(StateKind, const UnitView&)>& visit) override {
     for (Index u = 0; u < std::ssize(slices_); ++u) {
       visit(StateKind::parameters, {u, units_[u].slice_begin(rank_), slices_[u]});

@@ -68,7 +68,7 @@ class SwappedSlices final : public Slices {
   }
 
   Array open_to_overwrite(const Chunk& chunk) override {
-    if (Slot* read_ahead = holder(chunk); read_ahead != nullptr) finish(*read_ahead);
+    settle(chunk);
     Slot& slot = need_slot();
     slot.state = State::open;
     slot.extent = extent(chunk);
@@ -124,11 +124,15 @@ class SwappedSlices final : public Slices {
     if (slot == nullptr) throw std::logic_error("more chunks are open than there are buffers");
     return *slot;
   }
-  /// `slot` is free. What is still on its way to the file ends first.
-  void start_read(Slot& slot, const Chunk& chunk) {
-    for (Slot& other : slots_) {
-      if (other.state == State::writing && other.extent == extent(chunk)) finish(other);
+  /// Waits for what moves of a chunk: an extent has one transfer at a time.
+  void settle(const Chunk& chunk) {
+    for (Slot& slot : slots_) {
+      if (slot.extent == extent(chunk)) finish(slot);
     }
+  }
+  /// `slot` is free.
+  void start_read(Slot& slot, const Chunk& chunk) {
+    settle(chunk);
     slot.ticket = swap_.start_read(extent(chunk), slot.buffer.array().data);
     slot.extent = extent(chunk);
     slot.state = State::reading;

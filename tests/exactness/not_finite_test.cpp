@@ -68,9 +68,13 @@ void in_every_stage(const Check& check) {
       for (const int rank : {0, testing::world_size() - 1}) check(setting(stage, dtype), rank);
     }
     for (const Tier tier : {Tier::host, Tier::nvme}) {
-      RunSetting offload = setting(Stage::parameters, dtype);
-      offload.optimizer_tier = offload.parameters_tier = tier;
-      check(offload, testing::world_size() - 1);
+      for (const Index wrap : {1, 2}) {  // the gradient that was not applied is overwritten, in as many chunks as there
+                                         // are buffers of the swap file and in fewer
+        RunSetting offload = setting(Stage::parameters, dtype);
+        offload.optimizer_tier = offload.parameters_tier = tier;
+        offload.wrap = wrap;
+        check(offload, testing::world_size() - 1);
+      }
     }
   }
 }
