@@ -7,7 +7,8 @@ set_property(CACHE ZERO_CUDA PROPERTY STRINGS AUTO ON OFF)
 find_package(CUDAToolkit 12 QUIET)
 set(ZERO_NVCC "${CUDAToolkit_NVCC_EXECUTABLE}")
 file(GLOB zero_cuda_sources CONFIGURE_DEPENDS ${CMAKE_SOURCE_DIR}/common/device/cuda/*.cu
-                                              ${CMAKE_SOURCE_DIR}/common/device/cuda/*.cpp)
+                                              ${CMAKE_SOURCE_DIR}/common/device/cuda/*.cpp
+                                              ${CMAKE_SOURCE_DIR}/common/comm/cuda/*.cpp)
 # The targets of every CUDA build: Turing, Ampere, Hopper. And the arithmetic contract: no fma that the source did not
 # write; division, square root and subnormals are exact by default.
 set(ZERO_CUDA_TARGETS 75 80 90)

@@ -48,9 +48,8 @@ formula::Formula formula(const formula::Setting& s, const Offload& o) {
   const Index p = formula::parameter_bytes(s), g = formula::gradient_bytes(s);
   const std::vector<Index> units = formula::padded_units(s);
   const Chunks chunks(s);
-  formula::Formula f;
-  f.memory = formula::common_memory(s);
-  f.memory["gradient_in_flight"] = g * *std::max_element(units.begin(), units.end());
+  formula::Formula f = formula::common(s);
+  f.memory["gradient_in_flight"] = formula::gradient_in_flight(s, true);
   if (s.micro_steps > 1) f.memory["partial_sums"] = formula::partial_sums(s);
   f.communication["gradients"] = formula::gradient_passes(s, "reduce_scatter", s.micro_steps);
   f.communication["scalars"] = formula::scalars(s, true);

@@ -46,11 +46,18 @@ void OptimizerStates::initialize(std::uint64_t seed) {
   flush();
 }
 
-void OptimizerStates::take_gradient(Index unit, ConstArray slice) {
+Mark OptimizerStates::take_gradient(Index unit, ConstArray slice) {
+  Mark copied;
   for (const Chunk& chunk : chunks_of(units_, unit)) {
-    device_.copy_down(taken_->open_to_overwrite(chunk), slice.part(chunk.begin, chunk.size));
-    taken_->close(chunk, true);
+    copied = device_.copy_down(taken_->open_to_overwrite(chunk), slice.part(chunk.begin, chunk.size));
+    taken_->close(chunk, true, copied);
   }
+  return copied;
+}
+
+void OptimizerStates::exchange_gradients() {
+  taken_->flush();  // the update may run in a thread of its own, and the device belongs to this one
+  std::swap(taken_, applied_);
 }
 
 void OptimizerStates::prefetch(const Chunk& chunk) {
@@ -88,7 +95,7 @@ void OptimizerStates::visit(const std::function<void(StateKind, const UnitView&)
     if (kind == StateKind::master && dtype_ == Dtype::fp32) continue;  // the parameters are shown
     for (const Chunk& chunk : all_chunks(units_)) {
       const Index begin = units_[chunk.unit].slice_begin(rank_) + chunk.begin;
-      visit(kind, {chunk.unit, begin, slices->open(chunk)});
+      visit(kind, {chunk.unit, begin, slices->open(chunk), Tier::host});
       slices->close(chunk, false);
     }
   }

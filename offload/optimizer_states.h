@@ -25,11 +25,12 @@ class OptimizerStates {
   /// The initial weights, and moments of zero.
   void initialize(std::uint64_t seed);
 
-  /// Takes the average gradient of this rank's slice of a unit down from the device.
-  void take_gradient(Index unit, ConstArray slice);
+  /// Takes the average gradient of this rank's slice of a unit down from the device, beside what the device does. The
+  /// mark is where `slice` is no longer needed.
+  Mark take_gradient(Index unit, ConstArray slice);
   /// The gradient that was taken is the one that update() applies from now on. With `--delayed-update` there is room
   /// for two, so that a step's gradient comes down while the last one's is applied.
-  void exchange_gradients() { std::swap(taken_, applied_); }
+  void exchange_gradients();
 
   /// Says that update() of the chunk comes soon.
   void prefetch(const Chunk& chunk);

@@ -15,11 +15,11 @@ class DeviceHome final : public ParameterHome {
   }
 
   Array open_to_overwrite(const Chunk& chunk) override { return updated_.part(0, chunk.size); }
-  void close(const Chunk& chunk) override {
-    device_.copy_up(slices_[chunk.unit].part(chunk.begin, chunk.size), updated_.part(0, chunk.size));
-  }
+  void close(const Chunk& chunk) override { take(chunk, updated_.part(0, chunk.size)); }
   void take(const Chunk& chunk, ConstArray parameters) override {
-    device_.copy_up(slices_[chunk.unit].part(chunk.begin, chunk.size), parameters);
+    const Mark copied = device_.copy_up(slices_[chunk.unit].part(chunk.begin, chunk.size), parameters);
+    device_.wait(copied);         // what is computed with them
+    device_.synchronize(copied);  // the next chunk comes to the same place
   }
   void flush() override {}
   void prefetch(Index /*unit*/) override {}
@@ -56,14 +56,15 @@ class OffloadedHome final : public ParameterHome {
   void bring_up(Index unit, Array own) override {
     prefetch(unit);  // all of it is being read while the first chunk is copied
     for (const Chunk& chunk : chunks_of(units_, unit)) {
-      device_.copy_up(own.part(chunk.begin, chunk.size), slices_->open(chunk));
-      slices_->close(chunk, false);
+      const Mark copied = device_.copy_up(own.part(chunk.begin, chunk.size), slices_->open(chunk));
+      device_.wait(copied);  // the gathering that follows
+      slices_->close(chunk, false, copied);
     }
   }
   void visit(const std::function<void(StateKind, const UnitView&)>& visit) override {
     for (const Chunk& chunk : all_chunks(units_)) {
       visit(StateKind::parameters,
-            {chunk.unit, units_[chunk.unit].slice_begin(rank_) + chunk.begin, slices_->open(chunk)});
+            {chunk.unit, units_[chunk.unit].slice_begin(rank_) + chunk.begin, slices_->open(chunk), Tier::host});
       slices_->close(chunk, false);
     }
   }

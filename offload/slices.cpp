@@ -8,26 +8,36 @@ namespace {
 
 class HostSlices final : public Slices {
  public:
-  HostSlices(Device& device, Category category, const std::vector<FlatUnit>& units, Dtype dtype) {
+  HostSlices(Device& device, Category category, const std::vector<FlatUnit>& units, Dtype dtype) : device_(device) {
     for (const FlatUnit& unit : units)
       slices_.push_back(device.allocate(category, unit.slice_size(), dtype, Tier::host));
   }
 
   void prefetch(const Chunk& /*chunk*/) override {}
-  Array open(const Chunk& chunk) override { return slices_[chunk.unit].part(chunk.begin, chunk.size); }
+  Array open(const Chunk& chunk) override {
+    flush();
+    return slices_[chunk.unit].part(chunk.begin, chunk.size);
+  }
   Array open_to_overwrite(const Chunk& chunk) override { return open(chunk); }
-  void close(const Chunk& /*chunk*/, bool /*changed*/) override {}
-  void flush() override {}
+  void close(const Chunk& /*chunk*/, bool /*changed*/, Mark copied) override {
+    if (copied.number > 0) copied_ = copied;  // copies are done in order: the last one stands for all
+  }
+  void flush() override {
+    device_.synchronize(copied_);
+    copied_ = {};
+  }
 
  private:
+  Device& device_;
   std::vector<Buffer> slices_;  // [unit] (P / N)
+  Mark copied_;
 };
 
 class SwappedSlices final : public Slices {
  public:
   SwappedSlices(Device& device, Category category, const std::vector<FlatUnit>& units, Dtype dtype, SwapSpace& swap,
                 Index buffers)
-      : swap_(swap) {
+      : device_(device), swap_(swap) {
     Index largest = 0;
     for (Index u = 0; u < std::ssize(units); ++u) {
       std::vector<SwapSpace::Extent> extents;
@@ -40,7 +50,7 @@ class SwappedSlices final : public Slices {
     // Whole blocks, since that is what a transfer moves.
     const Index elements = round_up(largest * size_of(dtype), kBlockBytes) / size_of(dtype);
     for (Index i = 0; i < buffers; ++i) {
-      slots_.push_back({device.allocate(Category::offload_buffers, elements, dtype, Tier::host)});
+      slots_.emplace_back().buffer = device.allocate(Category::offload_buffers, elements, dtype, Tier::host);
     }
   }
 
@@ -70,16 +80,19 @@ class SwappedSlices final : public Slices {
   Array open_to_overwrite(const Chunk& chunk) override {
     settle(chunk);
     Slot& slot = need_slot();
+    wait_for_copy(slot);
     slot.state = State::open;
     slot.extent = extent(chunk);
     return slot.buffer.part(0, chunk.size);
   }
 
-  void close(const Chunk& chunk, bool changed) override {
+  void close(const Chunk& chunk, bool changed, Mark copied) override {
     Slot* slot = holder(chunk);
     if (slot == nullptr || slot->state != State::open) throw std::logic_error("a chunk is closed that is not open");
     slot->state = State::idle;
+    slot->copied = copied;
     if (!changed) return;
+    wait_for_copy(*slot);
     slot->ticket = swap_.start_write(slot->extent, slot->buffer.array().data);
     slot->state = State::writing;
     slot->order = ++writes_;
@@ -96,6 +109,7 @@ class SwappedSlices final : public Slices {
     State state = State::idle;
     SwapSpace::Extent extent = 0;
     SwapSpace::Ticket ticket = 0;
+    Mark copied;      // until then the device reads or writes the buffer
     Index order = 0;  // of writes: the smallest began first
   };
 
@@ -133,9 +147,14 @@ class SwappedSlices final : public Slices {
   /// `slot` is free.
   void start_read(Slot& slot, const Chunk& chunk) {
     settle(chunk);
+    wait_for_copy(slot);
     slot.ticket = swap_.start_read(extent(chunk), slot.buffer.array().data);
     slot.extent = extent(chunk);
     slot.state = State::reading;
+  }
+  void wait_for_copy(Slot& slot) {
+    device_.synchronize(slot.copied);
+    slot.copied = {};
   }
   /// Waits for what moves.
   void finish(Slot& slot) {
@@ -144,6 +163,7 @@ class SwappedSlices final : public Slices {
     swap_.wait(slot.ticket);
   }
 
+  Device& device_;
   SwapSpace& swap_;
   std::vector<std::vector<SwapSpace::Extent>> extents_;  // [unit][chunk]
   std::vector<Slot> slots_;

@@ -33,12 +33,13 @@ class Slices {
 
   /// Says that the chunk will be opened soon: starts reading it, if there is a free buffer for it.
   virtual void prefetch(const Chunk& chunk) = 0;
-  /// The chunk's elements, in host memory, until it is closed. Waits for them.
+  /// The chunk's elements, in host memory, until it is closed. Waits for them, and for a copy that close() spoke of.
   virtual Array open(const Chunk& chunk) = 0;
   /// The same for a chunk of which every element will be written: nothing is read.
   virtual Array open_to_overwrite(const Chunk& chunk) = 0;
-  /// Ends what open() began. `changed`: the elements go back to where they live (in the background).
-  virtual void close(const Chunk& chunk, bool changed) = 0;
+  /// Ends what open() began. `changed`: the elements go back to where they live (in the background). `copied` is where
+  /// a copy between them and the device is done.
+  virtual void close(const Chunk& chunk, bool changed, Mark copied = {}) = 0;
   /// Waits until everything is where it lives.
   virtual void flush() = 0;
 };

@@ -32,6 +32,7 @@ class Trainer final : public zero::Trainer {
   void backward(Index m);
   Buffer whole_gradient(Index u);
   void reduce(Index u, Index m, Buffer gradient);
+  Pending take_down(Index u, ConstArray own);
   StepResult measure();
   bool step(Index t, float clip_factor);
   void publish();
@@ -46,6 +47,7 @@ class Trainer final : public zero::Trainer {
   std::unique_ptr<ParameterHome> home_;  // of the own slices of the parameters: in parameters_
   OptimizerStates optimizer_;            // of the own slices: master weights, moments, gradients
   std::unique_ptr<Updater> updater_;     // from optimizer_ to home_
+  GradientInFlight in_flight_;           // a unit's whole gradient (P), beside the next one's backward pass
   PartialSums partial_sums_;             // over micro-steps: own slices (P / N)
   GradientScan scan_;                    // of the gradients of this step, as they go down
   std::vector<double> losses_;           // [k]: of this rank's leaves

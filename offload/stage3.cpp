@@ -72,6 +72,7 @@ void Trainer::backward(Index m) {
   Buffer gradient = whole_gradient(0);
   model_.embed_backward(gradient.array());
   reduce(0, m, std::move(gradient));
+  in_flight_.wait();  // the step reads what the last reduction gives
 }
 
 /// Room for a unit's gradient between its backward pass and its reduction.
@@ -96,11 +97,13 @@ ConstArray Trainer::use(Index i) {
     }
     gathered_[u].parameters =
         context_.device.allocate_uninitialized(Category::gathered, units_[u].size(), context_.model.dtype);
+    const OnQueue queue(context_.device, Queue::communication);  // beside the present unit's computing
     bring_up(u);
     for (const Bucket& bucket : context_.buckets(units_[u])) {
       // for r, i in bucket:  gathered[r * slice + i] = gathered_of_r[r * slice + i]
-      gathered_[u].pending = context_.group.all_gather(gathered_[u].parameters.array(), bucket, Purpose::parameters);
+      context_.group.all_gather(gathered_[u].parameters.array(), bucket, Purpose::parameters);
     }
+    gathered_[u].pending = {context_.device, context_.device.mark()};
   }
   gathered_[uses_[i]].pending.wait();
   return gathered_[uses_[i]].parameters.array();
@@ -126,16 +129,24 @@ void Trainer::release(Index i) {
 /// When the last micro-step is in, the average goes down to the optimizer.
 void Trainer::reduce(Index u, Index m, Buffer gradient) {
   const Array own = own_slice(u, gradient);
+  Pending reduction;
   for (const Bucket& bucket : context_.buckets(units_[u])) {
     // for i in bucket:  own[i] = mean over leaves, in tree order, of gradient_of_leaf[rank * slice + i]
-    context_.group.reduce_scatter(gradient.array(), bucket, Purpose::gradients, [&](Index begin, Array sum) {
-      partial_sums_.add(u, m, begin, sum, own.part(begin, sum.size), static_cast<float>(context_.leaves()));
-    });
+    reduction =
+        context_.group.reduce_scatter(gradient.array(), bucket, Purpose::gradients, [&](Index begin, Array sum) {
+          partial_sums_.add(u, m, begin, sum, own.part(begin, sum.size), static_cast<float>(context_.leaves()));
+        });
   }
-  if (m + 1 < context_.micro_steps) return;
+  if (m + 1 == context_.micro_steps) reduction = take_down(u, own);
+  in_flight_.hold(std::move(gradient), reduction);
+}
+
+/// The averaged gradient's way to the optimizer: scanned on the device, copied beside the next unit's backward pass.
+Pending Trainer::take_down(Index u, ConstArray own) {
+  const OnQueue queue(context_.device, Queue::communication);  // behind the reduction
   scan_.add(units_[u], units_[u].slice_begin(context_.group.rank()), own);
   const Stopwatch stopwatch(context_.timers.offload);
-  optimizer_.take_gradient(u, own);
+  return {context_.device, optimizer_.take_gradient(u, own)};
 }
 
 /// Every rank knows the sum of squares of its slice; the sum over ranks is exact, so it does not depend on the slices.
@@ -156,8 +167,11 @@ std::vector<double> Trainer::evaluate(const Sampler& held_out, Index first) {
   held_out.load(first, model_.tokens(), model_.targets());
   model_.evaluate();
   forward();
-  for (Gathered& unit : gathered_) unit = {};  // the head's, and what was gathered ahead for a backward pass
-  home_->flush();                              // and what was read ahead
+  for (Gathered& unit : gathered_) {  // the head's, and what was gathered ahead for a backward pass
+    unit.pending.wait();
+    unit = {};
+  }
+  home_->flush();  // and what was read ahead
   return model_.sequence_losses();
 }
 

@@ -32,6 +32,7 @@ class Trainer final : public zero::Trainer {
   void backward(Index m);
   Buffer whole_gradient(Index u);
   void reduce(Index u, Index m, Buffer gradient);
+  Pending take_down(Index u, ConstArray own);
   StepResult measure();
   bool step(Index t, float clip_factor);
   void publish();
@@ -55,6 +56,7 @@ class Trainer final : public zero::Trainer {
     Pending pending;
   };
   std::vector<Gathered> gathered_;  // [unit]
+  GradientInFlight in_flight_;      // a unit's whole gradient (P), beside the next one's backward pass
   PartialSums partial_sums_;        // over micro-steps: own slices (P / N)
   GradientScan scan_;               // of the gradients of this step, as they go down
   std::vector<double> losses_;      // [k]: of this rank's leaves

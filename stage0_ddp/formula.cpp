@@ -5,8 +5,7 @@ namespace zero::stage0_ddp {
 formula::Formula formula(const formula::Setting& s) {
   const Index P = formula::padded_parameters(s);
   const Index g = formula::gradient_bytes(s);
-  formula::Formula f;
-  f.memory = formula::common_memory(s);
+  formula::Formula f = formula::common(s);
   f.memory["parameters"] = formula::parameter_bytes(s) * P;
   f.memory["gradients"] = g * P;
   f.memory["optimizer"] = formula::optimizer_bytes(s) * P;
@@ -27,8 +26,7 @@ formula::Formula baseline_formula(const formula::Setting& setting) {
   formula::Setting s = setting;
   s.world = 1;  // one slice: padded for one, and no messages
   const Index P = formula::padded_parameters(s);
-  formula::Formula f;
-  f.memory = formula::common_memory(s);
+  formula::Formula f = formula::common(s);
   f.memory["parameters"] = formula::parameter_bytes(s) * P;
   f.memory["gradients"] = (s.delayed_update ? 2 : 1) * formula::gradient_bytes(s) * P;
   f.memory["optimizer"] = formula::optimizer_bytes(s) * P;

@@ -47,6 +47,7 @@ void Trainer::backward(Index m) {
   }
   model_.embed_backward(gradients_[0].array());
   reduce(0, m);
+  reduction_.wait();  // the next pass overwrites the gradients, and the step reads them
 }
 
 /// Averages a unit's gradient: every rank sums its slice over all ranks and micro-steps, then all get all slices.
@@ -57,11 +58,11 @@ void Trainer::reduce(Index u, Index m) {
   for (const Bucket& bucket : context_.buckets(units_[u])) {
     // for i in bucket:  own[i] = mean over leaves, in tree order, of gradient_of_leaf[rank * slice + i]
     bool complete = false;
-    context_.group.reduce_scatter(gradient, bucket, Purpose::gradients, [&](Index begin, Array sum) {
+    reduction_ = context_.group.reduce_scatter(gradient, bucket, Purpose::gradients, [&](Index begin, Array sum) {
       complete = partial_sums_.add(u, m, begin, sum, own.part(begin, sum.size), static_cast<float>(context_.leaves()));
     });
     // for r, i in bucket:  gradient[r * slice + i] = gradient_of_r[r * slice + i]
-    if (complete) context_.group.all_gather(gradient, bucket, Purpose::gradients).wait();
+    if (complete) reduction_ = context_.group.all_gather(gradient, bucket, Purpose::gradients);
   }
 }
 

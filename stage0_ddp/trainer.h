@@ -41,6 +41,7 @@ class Trainer final : public zero::Trainer {
   std::vector<Buffer> variance_;    // [unit] (P)
   PartialSums partial_sums_;        // over micro-steps: own slices (P / N)
   RunningSum running_sum_;          // local-first: whole units (P)
+  Pending reduction_;               // the last one of a micro-step
   Index updates_ = 0;               // steps taken
   std::vector<double> losses_;      // [k]: of this rank's leaves
 };

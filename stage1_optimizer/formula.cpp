@@ -5,8 +5,7 @@ namespace zero::stage1_optimizer {
 formula::Formula formula(const formula::Setting& s) {
   const Index P = formula::padded_parameters(s);
   const Index p = formula::parameter_bytes(s), g = formula::gradient_bytes(s);
-  formula::Formula f;
-  f.memory = formula::common_memory(s);
+  formula::Formula f = formula::common(s);
   f.memory["parameters"] = p * P;
   f.memory["gradients"] = g * P;
   f.memory["optimizer"] = formula::slice_of(formula::optimizer_bytes(s) * P, s);

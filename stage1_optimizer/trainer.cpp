@@ -48,6 +48,7 @@ void Trainer::backward(Index m) {
   }
   model_.embed_backward(gradients_[0].array());
   reduce(0, m);
+  reduction_.wait();  // the next pass overwrites the gradients, and the step reads them
 }
 
 /// Averages this rank's slice of a unit's gradient over all ranks and micro-steps.
@@ -57,7 +58,7 @@ void Trainer::reduce(Index u, Index m) {
   if (!running_sum_.add(u, m, gradient)) return;
   for (const Bucket& bucket : context_.buckets(units_[u])) {
     // for i in bucket:  own[i] = mean over leaves, in tree order, of gradient_of_leaf[rank * slice + i]
-    context_.group.reduce_scatter(gradient, bucket, Purpose::gradients, [&](Index begin, Array sum) {
+    reduction_ = context_.group.reduce_scatter(gradient, bucket, Purpose::gradients, [&](Index begin, Array sum) {
       partial_sums_.add(u, m, begin, sum, own.part(begin, sum.size), static_cast<float>(context_.leaves()));
     });
   }

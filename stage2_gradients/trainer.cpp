@@ -49,6 +49,7 @@ void Trainer::backward(Index m) {
   Buffer gradient = whole_gradient(0);
   model_.embed_backward(gradient.array());
   reduce(0, m, std::move(gradient));
+  in_flight_.wait();  // the step reads what the last reduction gives
 }
 
 /// Room for a unit's gradient between its backward pass and its reduction.
@@ -59,12 +60,15 @@ Buffer Trainer::whole_gradient(Index u) {
 /// Averages this rank's slice of a unit's gradient over all ranks and micro-steps; the rest of it is not kept.
 void Trainer::reduce(Index u, Index m, Buffer gradient) {
   const Array own = gradients_[u].array();
+  Pending reduction;
   for (const Bucket& bucket : context_.buckets(units_[u])) {
     // for i in bucket:  own[i] = mean over leaves, in tree order, of gradient_of_leaf[rank * slice + i]
-    context_.group.reduce_scatter(gradient.array(), bucket, Purpose::gradients, [&](Index begin, Array sum) {
-      partial_sums_.add(u, m, begin, sum, own.part(begin, sum.size), static_cast<float>(context_.leaves()));
-    });
+    reduction =
+        context_.group.reduce_scatter(gradient.array(), bucket, Purpose::gradients, [&](Index begin, Array sum) {
+          partial_sums_.add(u, m, begin, sum, own.part(begin, sum.size), static_cast<float>(context_.leaves()));
+        });
   }
+  in_flight_.hold(std::move(gradient), reduction);
 }
 
 /// Every rank knows the sum of squares of its slice; the sum over ranks is exact, so it does not depend on the slices.

@@ -40,6 +40,7 @@ class Trainer final : public zero::Trainer {
   std::vector<Buffer> master_;      // [unit] (P / N): fp32, where parameters are not
   std::vector<Buffer> momentum_;    // [unit] (P / N): the own slice's
   std::vector<Buffer> variance_;    // [unit] (P / N)
+  GradientInFlight in_flight_;      // a unit's whole gradient (P), beside the next one's backward pass
   PartialSums partial_sums_;        // over micro-steps: own slices (P / N)
   Index updates_ = 0;               // steps taken
   std::vector<double> losses_;      // [k]: of this rank's leaves

@@ -7,15 +7,14 @@ namespace zero::stage3_params {
 formula::Formula formula(const formula::Setting& s) {
   const Index P = formula::padded_parameters(s);
   const Index p = formula::parameter_bytes(s), g = formula::gradient_bytes(s);
-  formula::Formula f;
-  f.memory = formula::common_memory(s);
+  formula::Formula f = formula::common(s);
   f.memory["parameters"] = formula::slice_of(p * P, s);
   f.memory["gradients"] = formula::slice_of(g * P, s);
   f.memory["optimizer"] = formula::slice_of(formula::optimizer_bytes(s) * P, s);
   if (s.micro_steps > 1) f.memory["partial_sums"] = formula::partial_sums(s);
 
   const std::vector<Index> units = formula::padded_units(s);
-  f.memory["gradient_in_flight"] = g * *std::max_element(units.begin(), units.end());
+  f.memory["gradient_in_flight"] = formula::gradient_in_flight(s);
   const formula::Gathers gathered = formula::gathers(units, s.prefetch, s.reshard_after_forward);
   f.memory["gathered"] = p * gathered.peak;
 

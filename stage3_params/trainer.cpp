@@ -62,6 +62,7 @@ void Trainer::backward(Index m) {
   Buffer gradient = whole_gradient(0);
   model_.embed_backward(gradient.array());
   reduce(0, m, std::move(gradient));
+  in_flight_.wait();  // the step reads what the last reduction gives
 }
 
 /// Room for a unit's gradient between its backward pass and its reduction.
@@ -100,13 +101,16 @@ void Trainer::release(Index i) {
 /// Averages this rank's slice of a unit's gradient over all ranks and micro-steps; the rest of it is not kept.
 void Trainer::reduce(Index u, Index m, Buffer gradient) {
   const Array own = gradients_[u].array();
+  Pending reduction;
   for (const Bucket& bucket : context_.buckets(units_[u])) {
     // for i in bucket:  own[i] = mean over leaves, in tree order, of gradient_of_leaf[rank * slice + i]
-    context_.group.reduce_scatter(gradient.array(), bucket, Purpose::gradients, [&](Index begin, Array sum) {
-      context_.across.all_reduce(sum, Purpose::gradients_across);  // nothing where all ranks are one group
-      partial_sums_.add(u, m, begin, sum, own.part(begin, sum.size), static_cast<float>(context_.leaves()));
-    });
+    reduction =
+        context_.group.reduce_scatter(gradient.array(), bucket, Purpose::gradients, [&](Index begin, Array sum) {
+          context_.across.all_reduce(sum, Purpose::gradients_across);  // nothing where all ranks are one group
+          partial_sums_.add(u, m, begin, sum, own.part(begin, sum.size), static_cast<float>(context_.leaves()));
+        });
   }
+  in_flight_.hold(std::move(gradient), reduction);
 }
 
 /// Every rank knows the sum of squares of its slice; the sum over ranks is exact, so it does not depend on the slices.
@@ -138,7 +142,10 @@ std::vector<double> Trainer::evaluate(const Sampler& held_out, Index first) {
   held_out.load(first, model_.tokens(), model_.targets());
   model_.evaluate();
   forward();
-  for (Gathered& unit : gathered_) unit = {};  // the head's, and what was gathered ahead for a backward pass
+  for (Gathered& unit : gathered_) {  // the head's, and what was gathered ahead for a backward pass
+    unit.pending.wait();
+    unit = {};
+  }
   return model_.sequence_losses();
 }
 

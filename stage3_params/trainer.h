@@ -50,6 +50,7 @@ class Trainer final : public zero::Trainer {
     Pending pending;
   };
   std::vector<Gathered> gathered_;  // [unit]
+  GradientInFlight in_flight_;      // a unit's whole gradient (P), beside the next one's backward pass
   PartialSums partial_sums_;        // over micro-steps: own slices (P / N)
   Index updates_ = 0;               // steps taken
   std::vector<double> losses_;      // [k]: of this rank's leaves

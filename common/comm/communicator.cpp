@@ -47,19 +47,28 @@ Communicator::Call::~Call() {
   communicator_.seconds_ += std::chrono::duration<double>(Clock::now() - start_).count();
 }
 
-void Communicator::Call::exchange(std::span<const ConstBytes> offered, const Transport::Consume& consume) {
+void Communicator::Call::exchange(std::span<const ConstBytes> offered, std::span<const std::size_t> expected,
+                                  const Transport::Consume& consume) {
   Index sent = 0;
   for (int p = 0; p < communicator_.size(); ++p) {
     if (p != communicator_.rank()) sent += static_cast<Index>(offered[static_cast<std::size_t>(p)].size());
   }
   communicator_.traffic_[static_cast<std::size_t>(purpose_)].sent += sent;
-  communicator_.transport_->exchange(offered, consume, what_.c_str());
+  communicator_.transport_->exchange(offered, expected, consume, what_.c_str());
 }
 
 void Communicator::Call::exchange_same(ConstBytes offered, const Transport::Consume& consume) {
+  exchange_same_by(*communicator_.transport_, offered, consume);
+}
+
+void Communicator::Call::exchange_same_of_hosts(ConstBytes offered, const Transport::Consume& consume) {
+  exchange_same_by(communicator_.transport_->host(), offered, consume);
+}
+
+void Communicator::Call::exchange_same_by(Transport& transport, ConstBytes offered, const Transport::Consume& consume) {
   const Index peers = communicator_.size() - 1;
   communicator_.traffic_[static_cast<std::size_t>(purpose_)].sent += peers * static_cast<Index>(offered.size());
-  communicator_.transport_->exchange_same(offered, consume, what_.c_str());
+  transport.exchange_same(offered, consume, what_.c_str());
 }
 
 void Communicator::place_own(Array unit, ConstArray slice, Bucket bucket) {
@@ -71,6 +80,7 @@ void Communicator::place_own(Array unit, ConstArray slice, Bucket bucket) {
 void Communicator::all_reduce(Array values, Purpose purpose) {
   if (size() == 1) return;
   Call call(*this, purpose, "all_reduce");
+  const OnQueue queue(device_, Queue::communication);
   std::vector<ConstArray> terms(static_cast<std::size_t>(size()));
   for (const Bucket part : buckets(values.size, transport_->max_same_block() / size_of(values.dtype))) {
     const Array mine = values.part(part.begin, part.size);
@@ -89,11 +99,11 @@ std::vector<std::byte> Communicator::gather_bytes(ConstBytes mine, Purpose purpo
   const auto at = [&](int rank, std::size_t offset) {
     return all.data() + static_cast<std::size_t>(rank) * mine.size() + offset;
   };
-  const auto most = static_cast<std::size_t>(transport_->max_same_block());
+  const auto most = static_cast<std::size_t>(transport_->host().max_same_block());
   for (std::size_t offset = 0; offset < mine.size(); offset += most) {
     const ConstBytes block = mine.subspan(offset, std::min(most, mine.size() - offset));
     std::memcpy(at(rank(), offset), block.data(), block.size());
-    call.exchange_same(block, [&](std::span<const ConstBytes> received) {
+    call.exchange_same_of_hosts(block, [&](std::span<const ConstBytes> received) {
       for (int p = 0; p < size(); ++p) {
         const ConstBytes from = received[static_cast<std::size_t>(p)];
         if (p == rank()) continue;
@@ -106,7 +116,7 @@ std::vector<std::byte> Communicator::gather_bytes(ConstBytes mine, Purpose purpo
 }
 
 void Communicator::barrier() {
-  transport_->exchange_same(
+  transport_->host().exchange_same(
       {}, [](std::span<const ConstBytes>) {}, "barrier");
 }
 
@@ -132,7 +142,9 @@ std::unique_ptr<Communicator> make_communicator(MPI_Comm ranks, CollectiveKind k
     const Index part = std::min({largest_bucket, largest_slice, limits.mpi_count / size});
     Buffer sum = allocate(part);
     Buffer packed = part < largest_slice || widens ? allocate(size * part) : Buffer();
-    return std::make_unique<NativeCommunicator>(ranks, std::move(transport), device, std::move(sum), std::move(packed));
+    auto library = device.shares_host_memory() ? make_mpi_collectives(ranks) : make_device_collectives(*transport);
+    return std::make_unique<NativeCommunicator>(std::move(transport), std::move(library), device, std::move(sum),
+                                                std::move(packed));
   }
   Buffer sum = allocate(kSumBytes / size_of(Dtype::fp32));
   if (kind == CollectiveKind::ring) {

@@ -45,11 +45,23 @@ std::vector<Bucket> buckets(Index slice, Index largest);
 /// `--collectives`
 enum class CollectiveKind { canonical, ring, native };
 
-/// A collective that has been started. On a device without streams it is complete at once; wait() is where the
-/// algorithm needs its result.
+/// A collective that has been started. On a device without queues it is complete at once; wait() is where the algorithm
+/// needs its result, or takes away what the collective reads.
 class Pending {
  public:
-  void wait() {}
+  Pending() = default;
+  Pending(Device& device, Mark mark) : device_(mark.number == 0 ? nullptr : &device), mark_(mark) {}
+
+  [[nodiscard]] bool is_complete() const { return device_ == nullptr; }
+  /// What is queued on the device from now on runs after the collective.
+  void wait() {
+    if (device_ != nullptr) device_->wait(mark_);
+    device_ = nullptr;
+  }
+
+ private:
+  Device* device_ = nullptr;
+  Mark mark_;
 };
 
 /// The sums of canonical and ring are passed on in parts of at most this many bytes, which stay in the cache between
@@ -76,9 +88,10 @@ class Communicator {
   [[nodiscard]] int rank() const { return rank_; }
   [[nodiscard]] int size() const { return size_; }
 
-  /// Receives sum, fp32, the elements [begin, begin + sum.size) of this rank's slice, summed over the ranks. `sum` is
-  /// valid during the call. Called for consecutive parts of the bucket. With one rank and fp32 `sum` is that part of
-  /// the unit itself.
+  /// Works on Queue::communication of the device, where there are two or more ranks. Receives sum, fp32, the elements
+  /// [begin, begin + sum.size) of this rank's slice, summed over the ranks. `sum` is valid for what is queued during
+  /// the call. Called for consecutive parts of the bucket. With one rank and fp32 `sum` is that part of the unit
+  /// itself.
   using Sink = std::function<void(Index begin, Array sum)>;
 
   /// Sums the bucket over ranks; every rank gets its own slice's columns:
@@ -88,7 +101,7 @@ class Communicator {
   /// canonical: tree order. ring: ring order (rank()+1, rank()+2, ... , rank()). native: MPI_Reduce_scatter_block's.
   /// `unit` is a flat unit of size() equal slices; the sink may overwrite this rank's own slice of it.
   /// One rank: the sink gets its own elements. Sends (N-1) * bucket.size elements.
-  virtual void reduce_scatter(ConstArray unit, Bucket bucket, Purpose purpose, const Sink& sink) = 0;
+  virtual Pending reduce_scatter(ConstArray unit, Bucket bucket, Purpose purpose, const Sink& sink) = 0;
 
   /// Every rank's columns of the bucket, from its own slice of `unit`, to all ranks, in place:
   /// \code
@@ -146,10 +159,15 @@ class Communicator {
     Call(const Call&) = delete;
     Call& operator=(const Call&) = delete;
 
-    void exchange(std::span<const ConstBytes> offered, const Transport::Consume& consume);
+    void exchange(std::span<const ConstBytes> offered, std::span<const std::size_t> expected,
+                  const Transport::Consume& consume);
     void exchange_same(ConstBytes offered, const Transport::Consume& consume);
+    /// The same between hosts, for what lies in host memory.
+    void exchange_same_of_hosts(ConstBytes offered, const Transport::Consume& consume);
 
    private:
+    void exchange_same_by(Transport& transport, ConstBytes offered, const Transport::Consume& consume);
+
     using Clock = std::chrono::steady_clock;
     Communicator& communicator_;
     Purpose purpose_;
@@ -157,6 +175,8 @@ class Communicator {
     Clock::time_point start_ = Clock::now();
   };
 
+  /// Where collectives work: one rank has nothing to do beside its computing.
+  [[nodiscard]] Queue communication_queue() const { return size_ == 1 ? device_.queue() : Queue::communication; }
   /// Elements of one slice of `unit`.
   [[nodiscard]] Index slice_of(ConstArray unit) const { return unit.size / size_; }
   /// Copies the bucket of `slice` into its place in `unit`, unless it stands there.

@@ -25,7 +25,8 @@ MessageTransport::MessageTransport(MPI_Comm ranks, Buffer staging, double timeou
   if (max_block_ > INT_MAX) throw std::length_error("a block would be longer than a message can be");
 }
 
-void MessageTransport::exchange(std::span<const ConstBytes> offered, const Consume& consume, const char* what) {
+void MessageTransport::exchange(std::span<const ConstBytes> offered, std::span<const std::size_t> expected,
+                                const Consume& consume, const char* what) {
   auto* room = static_cast<std::byte*>(staging_.array().data);
   for (int p = 0; p < size(); ++p) {
     if (p == rank()) continue;
@@ -51,13 +52,15 @@ void MessageTransport::exchange(std::span<const ConstBytes> offered, const Consu
     int bytes = 0;
     check_mpi(MPI_Get_count(&statuses_[2 * i], MPI_BYTE, &bytes), "MPI_Get_count");
     received_[i] = {received_[i].data(), static_cast<std::size_t>(bytes)};
+    check_size(received_[i], expected[i]);
   }
   consume(received_);
 }
 
 void MessageTransport::exchange_same(ConstBytes offered, const Consume& consume, const char* what) {
   const std::vector<ConstBytes> to_all(static_cast<std::size_t>(size()), offered);
-  exchange(to_all, consume, what);
+  const std::vector<std::size_t> from_all(static_cast<std::size_t>(size()), offered.size());
+  exchange(to_all, from_all, consume, what);
 }
 
 void MessageTransport::wait_for_all(const char* what) {

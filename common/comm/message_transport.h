@@ -19,7 +19,8 @@ class MessageTransport final : public Transport {
 
   [[nodiscard]] int rank() const override { return comm_.rank(); }
   [[nodiscard]] int size() const override { return comm_.size(); }
-  void exchange(std::span<const ConstBytes> offered, const Consume& consume, const char* what) override;
+  void exchange(std::span<const ConstBytes> offered, std::span<const std::size_t> expected, const Consume& consume,
+                const char* what) override;
   void exchange_same(ConstBytes offered, const Consume& consume, const char* what) override;
   [[nodiscard]] Index max_block() const override { return max_block_; }
   [[nodiscard]] Index max_same_block() const override { return max_block_; }

@@ -6,20 +6,25 @@
 
 namespace zero {
 RingCommunicator::RingCommunicator(std::unique_ptr<Transport> transport, Device& device, Buffer sum)
-    : Communicator(std::move(transport), device), sum_(std::move(sum)), offered_(static_cast<std::size_t>(size())) {}
+    : Communicator(std::move(transport), device),
+      sum_(std::move(sum)),
+      offered_(static_cast<std::size_t>(size())),
+      expected_(static_cast<std::size_t>(size())) {}
 
 void RingCommunicator::pass(Call& call, ConstArray block, const std::function<void(ConstArray from_left)>& consume) {
   const auto right = static_cast<std::size_t>((rank() + 1) % size());
   offered_[right] = bytes_of(block);
-  call.exchange(offered_, [&](std::span<const ConstBytes> received) {
+  expected_[static_cast<std::size_t>(left(1))] = offered_[right].size();
+  call.exchange(offered_, expected_, [&](std::span<const ConstBytes> received) {
     consume({received[static_cast<std::size_t>(left(1))].data(), block.size, block.dtype});
   });
 }
 
 // Slice s starts at rank s + 1, which passes its own elements on; each rank adds its own to what comes from the left;
 // the last is rank s. N - 1 steps, in each of which every rank passes another slice.
-void RingCommunicator::reduce_scatter(ConstArray unit, Bucket bucket, Purpose purpose, const Sink& sink) {
+Pending RingCommunicator::reduce_scatter(ConstArray unit, Bucket bucket, Purpose purpose, const Sink& sink) {
   Call call(*this, purpose, "reduce_scatter");
+  const OnQueue queue(device_, communication_queue());
   const Index slice = slice_of(unit);
   const Index most = std::min(sum_.size(), transport_->max_block() / size_of(Dtype::fp32));
   for (const Bucket part : buckets(bucket.size, most)) {
@@ -36,6 +41,7 @@ void RingCommunicator::reduce_scatter(ConstArray unit, Bucket bucket, Purpose pu
     }
     sink(begin, sum);
   }
+  return {device_, device_.mark()};
 }
 
 Pending RingCommunicator::all_gather(Array unit, Bucket bucket, Purpose purpose) {
@@ -46,6 +52,7 @@ Pending RingCommunicator::all_gather(Array unit, Bucket bucket, Purpose purpose)
 // In step t a rank passes on the slice that it got in step t - 1; its own in step 0.
 Pending RingCommunicator::all_gather(Array unit, ConstArray slice, Bucket bucket, Purpose purpose) {
   Call call(*this, purpose, "all_gather");
+  const OnQueue queue(device_, communication_queue());
   place_own(unit, slice, bucket);
   const Index most = transport_->max_block() / size_of(unit.dtype);
   for (const Bucket part : buckets(bucket.size, most)) {
@@ -56,7 +63,7 @@ Pending RingCommunicator::all_gather(Array unit, ConstArray slice, Bucket bucket
            [&](ConstArray from_left) { device_.kernels().copy(columns_of(left(step + 1)), from_left); });
     }
   }
-  return {};
+  return {device_, device_.mark()};
 }
 
 std::string RingCommunicator::description() const { return "ring over " + transport_->description(); }

@@ -1,5 +1,6 @@
 #include "common/comm/shared_transport.h"
 
+#include <algorithm>
 #include <new>
 #include <stdexcept>
 #include <utility>
@@ -77,6 +78,7 @@ SharedTransport::SharedTransport(MPI_Comm ranks, LedgerEntry booked, double time
       half_bytes_((staging_bytes - overhead_bytes(comm_.size())) / 2 / kLine * kLine),
       max_block_(block_bytes(staging_bytes, comm_.size())),
       window_(comm_.get(), staging_bytes),
+      expected_(static_cast<std::size_t>(comm_.size())),
       received_(static_cast<std::size_t>(comm_.size())) {
   new (&arrivals(rank())) Counter(0);
   check_mpi(MPI_Barrier(comm_.get()), "MPI_Barrier");  // no counter is read before it is made
@@ -89,7 +91,8 @@ SharedTransport::Block* SharedTransport::table(int rank) const {
 
 Index SharedTransport::half_offset() const { return header_bytes(size()) + (done_ % 2 == 0 ? 0 : half_bytes_); }
 
-void SharedTransport::exchange(std::span<const ConstBytes> offered, const Consume& consume, const char* what) {
+void SharedTransport::exchange(std::span<const ConstBytes> offered, std::span<const std::size_t> expected,
+                               const Consume& consume, const char* what) {
   Index offset = half_offset();
   for (int p = 0; p < size(); ++p) {
     if (p == rank()) continue;
@@ -99,6 +102,7 @@ void SharedTransport::exchange(std::span<const ConstBytes> offered, const Consum
     stream_copy(window_.of(rank()) + offset, block.data(), block.size());
     table(rank())[p] = {offset, bytes};
     offset += round_up(bytes, kLine);
+    expected_[static_cast<std::size_t>(p)] = expected[static_cast<std::size_t>(p)];
   }
   meet(consume, what);
 }
@@ -108,6 +112,7 @@ void SharedTransport::exchange_same(ConstBytes offered, const Consume& consume, 
   if (bytes > half_bytes_) throw std::length_error("the block of an exchange is larger than max_same_block()");
   stream_copy(window_.of(rank()) + half_offset(), offered.data(), offered.size());
   for (int p = 0; p < size(); ++p) table(rank())[p] = {half_offset(), bytes};
+  std::fill(expected_.begin(), expected_.end(), offered.size());
   meet(consume, what);
 }
 
@@ -124,6 +129,7 @@ void SharedTransport::meet(const Consume& consume, const char* what) {
     if (p == rank()) continue;
     const Block block = table(p)[rank()];
     received_[static_cast<std::size_t>(p)] = {window_.of(p) + block.offset, static_cast<std::size_t>(block.bytes)};
+    check_size(received_[static_cast<std::size_t>(p)], expected_[static_cast<std::size_t>(p)]);
   }
   consume(received_);
   ++done_;

@@ -66,7 +66,8 @@ class SharedTransport final : public Transport {
 
   [[nodiscard]] int rank() const override { return comm_.rank(); }
   [[nodiscard]] int size() const override { return comm_.size(); }
-  void exchange(std::span<const ConstBytes> offered, const Consume& consume, const char* what) override;
+  void exchange(std::span<const ConstBytes> offered, std::span<const std::size_t> expected, const Consume& consume,
+                const char* what) override;
   void exchange_same(ConstBytes offered, const Consume& consume, const char* what) override;
   [[nodiscard]] Index max_block() const override { return max_block_; }
   [[nodiscard]] Index max_same_block() const override { return half_bytes_; }
@@ -101,8 +102,9 @@ class SharedTransport final : public Transport {
   Index half_bytes_;
   Index max_block_;
   SharedWindow window_;
-  std::uint64_t done_ = 0;            ///< exchanges completed
-  std::vector<ConstBytes> received_;  ///< one for each rank
+  std::uint64_t done_ = 0;             ///< exchanges completed
+  std::vector<std::size_t> expected_;  ///< bytes, one for each rank
+  std::vector<ConstBytes> received_;   ///< one for each rank
 };
 
 }  // namespace zero

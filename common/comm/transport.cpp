@@ -33,7 +33,10 @@ class SelfTransport final : public Transport {
  public:
   [[nodiscard]] int rank() const override { return 0; }
   [[nodiscard]] int size() const override { return 1; }
-  void exchange(std::span<const ConstBytes>, const Consume& consume, const char*) override { consume(received_); }
+  void exchange(std::span<const ConstBytes>, std::span<const std::size_t>, const Consume& consume,
+                const char*) override {
+    consume(received_);
+  }
   void exchange_same(ConstBytes, const Consume& consume, const char*) override { consume(received_); }
   [[nodiscard]] Index max_block() const override { return kStagingBytes; }
   [[nodiscard]] Index max_same_block() const override { return kStagingBytes; }
@@ -109,14 +112,14 @@ std::optional<std::string> reason_against_windows(MPI_Comm ranks, Index staging_
 }
 
 /// The transport over windows, or the reason why there is none, the same on all ranks. Collective.
-std::unique_ptr<Transport> try_shared(MPI_Comm ranks, Device& device, double timeout_seconds, Index staging_bytes,
-                                      std::string& reason) {
+std::unique_ptr<Transport> try_shared(MPI_Comm ranks, Device& device, Tier tier, double timeout_seconds,
+                                      Index staging_bytes, std::string& reason) {
   if (const auto against = reason_against_windows(ranks, staging_bytes)) {
     reason = *against;
     return nullptr;
   }
-  auto booked = agree_to_make(
-      ranks, [&] { return LedgerEntry(device.ledger(), Tier::device, Category::buckets, staging_bytes); });
+  auto booked =
+      agree_to_make(ranks, [&] { return LedgerEntry(device.ledger(), tier, Category::buckets, staging_bytes); });
   try {
     return std::make_unique<SharedTransport>(ranks, std::move(booked), timeout_seconds, staging_bytes);
   } catch (const ResourceFailure&) {  // thrown by all ranks or none
@@ -127,6 +130,10 @@ std::unique_ptr<Transport> try_shared(MPI_Comm ranks, Device& device, double tim
 
 }  // namespace
 
+void check_size(ConstBytes received, std::size_t expected) {
+  if (received.size() != expected) throw std::length_error("a rank offers a block of another size than is expected");
+}
+
 Index block_bytes(Index staging_bytes, int size) {
   const Index block = (staging_bytes - SharedTransport::overhead_bytes(size)) / 2 / (size - 1) / 128 * 128;
   if (block < 128) throw std::length_error("the staging memory is too small for its ranks");
@@ -136,10 +143,21 @@ Index block_bytes(Index staging_bytes, int size) {
 std::unique_ptr<Transport> make_transport(MPI_Comm communicator, TransportKind kind, Device& device,
                                           double timeout_seconds, Index staging_bytes) {
   if (is_single(communicator)) return std::make_unique<SelfTransport>();
+  if (!device.shares_host_memory()) {
+    return make_device_transport(communicator, kind, device, timeout_seconds, staging_bytes);
+  }
+  if (kind == TransportKind::nccl) {
+    throw std::logic_error("NCCL for memory of the CPU");
+  }
+  return make_host_transport(communicator, kind, device, Tier::device, timeout_seconds, staging_bytes);
+}
+
+std::unique_ptr<Transport> make_host_transport(MPI_Comm communicator, TransportKind kind, Device& device, Tier tier,
+                                               double timeout_seconds, Index staging_bytes) {
   std::string description = "messages";
   if (kind != TransportKind::messages) {
     std::string reason;
-    auto shared = try_shared(communicator, device, timeout_seconds, staging_bytes, reason);
+    auto shared = try_shared(communicator, device, tier, timeout_seconds, staging_bytes, reason);
     if (shared) return shared;
     if (kind == TransportKind::shared) {
       throw UnusableInput(fmt::format("--transport shared cannot be had: {}; --transport messages would do", reason));
@@ -147,7 +165,7 @@ std::unique_ptr<Transport> make_transport(MPI_Comm communicator, TransportKind k
     description = fmt::format("messages ({})", reason);
   }
   auto staging = agree_to_make(communicator, [&] {
-    return device.allocate_uninitialized(Category::buckets, staging_bytes / size_of(Dtype::fp32));
+    return device.allocate_uninitialized(Category::buckets, staging_bytes / size_of(Dtype::fp32), Dtype::fp32, tier);
   });
   return std::make_unique<MessageTransport>(communicator, std::move(staging), timeout_seconds, std::move(description));
 }

@@ -189,7 +189,7 @@ void CpuDevice::fill_zero(Tier /*tier*/, void* memory, Index bytes) {
   if (memory != zeroed_) std::memset(memory, 0, static_cast<std::size_t>(bytes));
 }
 
-void CpuDevice::copy_bytes(void* out, const void* in, Index bytes) {
+void CpuDevice::copy_now(void* out, const void* in, Index bytes) {
   std::memcpy(out, in, static_cast<std::size_t>(bytes));
 }
 

@@ -64,7 +64,7 @@ class CpuDevice final : public Device {
   void* acquire(Tier tier, Category category, Index bytes) override;
   void release(Tier tier, void* memory, Index bytes) override;
   void fill_zero(Tier tier, void* memory, Index bytes) override;
-  void copy_bytes(void* out, const void* in, Index bytes) override;
+  void copy_now(void* out, const void* in, Index bytes) override;
 
   CpuIsa isa_;
   PageBlocks blocks_;

@@ -53,16 +53,20 @@ Buffer Device::make(Category category, Index size, Dtype dtype, Tier tier, bool 
   return {this, tier, category, Array{memory, size, dtype}};
 }
 
-void Device::copy_down(Array host, ConstArray device) {
+Mark Device::copy_down(Array host, ConstArray device) {
   check_alike(host, device);
-  copy_bytes(host.data, device.data, host.bytes());
+  const OnQueue queue(*this, Queue::copies);
+  queue_copy(host.data, device.data, host.bytes());
   transfers_.down += host.bytes();
+  return mark();
 }
 
-void Device::copy_up(Array device, ConstArray host) {
+Mark Device::copy_up(Array device, ConstArray host) {
   check_alike(device, host);
-  copy_bytes(device.data, host.data, device.bytes());
+  const OnQueue queue(*this, Queue::copies);
+  queue_copy(device.data, host.data, device.bytes());
   transfers_.up += device.bytes();
+  return mark();
 }
 
 }  // namespace zero

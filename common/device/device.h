@@ -2,7 +2,9 @@
 /// \file
 /// A compute device: memory through the ledger, kernels, products. A rank has one.
 
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <string>
 
 #include "common/device/buffer.h"
@@ -21,7 +23,22 @@ struct Transfers {
   Index written = 0;
 };
 
+/// What a device can do beside each other and beside the host: each is a queue of work, done in order. A CPU has none:
+/// whatever is asked of it is done when the call returns.
+enum class Queue { compute, communication, copies };
+inline constexpr int kQueues = 3;
+
+/// A point in a queue's work: all that was queued before it. By default one that is reached.
+struct Mark {
+  Queue queue = Queue::compute;
+  std::uint64_t number = 0;  ///< the device's; 0: reached
+};
+
 /// The backend's side of a run. Not thread-safe; outlives every buffer it made.
+///
+/// Kernels, products and copies go to the present queue (queue(), changed by OnQueue). Queues know nothing of each
+/// other: what one leaves for another has to be waited for, with mark() and wait(). Buffers come and go in the order of
+/// Queue::compute: one that another queue has worked on must not go before Queue::compute has waited for that.
 class Device {
  public:
   virtual ~Device() = default;
@@ -43,10 +60,27 @@ class Device {
   [[nodiscard]] Products& products() { return *products_; }
   /// Kernels for what lives in the host tier, on the CPU: the same arithmetic, so the same bits.
   [[nodiscard]] virtual Kernels& host_kernels() { return *kernels_; }
+  [[nodiscard]] Kernels& kernels_of(Tier tier) { return tier == Tier::device ? kernels() : host_kernels(); }
 
-  /// Copies between tiers; same size and type. Counted in transfers().
-  void copy_down(Array host, ConstArray device);
-  void copy_up(Array device, ConstArray host);
+  /// Whether the host's code can read and write what lives in the device tier.
+  [[nodiscard]] virtual bool shares_host_memory() const { return true; }
+
+  [[nodiscard]] Queue queue() const { return queue_; }
+  /// The point that the present queue has reached with what was queued so far.
+  [[nodiscard]] virtual Mark mark() { return {}; }
+  /// What is queued on the present queue from now on runs after the mark.
+  virtual void wait(Mark /*mark*/) {}
+  /// The host waits for the mark. Throws what the work before it failed with.
+  virtual void synchronize(Mark /*mark*/) {}
+
+  /// Copies between tiers, on Queue::copies after what the present queue has reached; same size and type. Counted in
+  /// transfers(). The mark is where the copy is done: until then the host leaves its memory alone.
+  Mark copy_down(Array host, ConstArray device);
+  Mark copy_up(Array device, ConstArray host);
+  /// Copies on the present queue that are no part of what a stage moves, such as tokens, and values that are looked at;
+  /// not counted. Done, for the host, when they return. `host` has as many bytes as the view.
+  void upload(Array device, const void* host) { copy_now(device.data, host, device.bytes()); }
+  void download(void* host, ConstArray device) { copy_now(host, device.data, device.bytes()); }
   [[nodiscard]] Transfers& transfers() { return transfers_; }
   [[nodiscard]] const Transfers& transfers() const { return transfers_; }
   void clear_transfers() { transfers_ = {}; }
@@ -58,9 +92,11 @@ class Device {
   Device() = default;
   std::unique_ptr<Kernels> kernels_;
   std::unique_ptr<Products> products_;
+  Queue queue_ = Queue::compute;
 
  private:
   friend class Buffer;
+  friend class OnQueue;
   /// Memory of at least `bytes` > 0 bytes, or nullptr when there is none. The category may decide where in a page it
   /// begins.
   virtual void* acquire(Tier tier, Category category, Index bytes) = 0;
@@ -68,11 +104,32 @@ class Device {
   virtual void fill_zero(Tier tier, void* memory, Index bytes) = 0;
 
   Buffer make(Category category, Index size, Dtype dtype, Tier tier, bool zero);
-  /// Moves bytes between host and device memory.
-  virtual void copy_bytes(void* out, const void* in, Index bytes) = 0;
+  /// Copies bytes between host and device memory on the present queue, and waits for it.
+  virtual void copy_now(void* out, const void* in, Index bytes) = 0;
+  /// The same without waiting.
+  virtual void queue_copy(void* out, const void* in, Index bytes) { copy_now(out, in, bytes); }
 
   MemoryLedger ledger_;
   Transfers transfers_;
+};
+
+/// Makes another queue the present one while it lives. What is queued there runs after what the queue before has
+/// reached.
+class OnQueue {
+ public:
+  OnQueue(Device& device, Queue queue) : device_(device), before_(device.queue_) {
+    if (queue == before_) return;
+    const Mark reached = device.mark();
+    device.queue_ = queue;
+    device.wait(reached);
+  }
+  ~OnQueue() { device_.queue_ = before_; }
+  OnQueue(const OnQueue&) = delete;
+  OnQueue& operator=(const OnQueue&) = delete;
+
+ private:
+  Device& device_;
+  Queue before_;
 };
 
 /// How products are computed (`--products`).
@@ -83,5 +140,13 @@ enum class ProductKind { canonical, library };
 /// The environment variable ZERO_CPU_ISA (`avx512`, `avx2`, `generic`) chooses the vector code; unset: the best the
 /// processor has. All give the same bits.
 std::unique_ptr<Device> make_cpu_device(ProductKind products, int threads);
+
+/// Why the CUDA backend cannot be had here: one sentence that begins with "--backend cuda" (this build has none, there
+/// is no driver, no GPU). Nothing when it can. Defined by common/device/cuda, or where that is not linked by
+/// no_cuda.cpp.
+std::optional<std::string> why_no_cuda();
+
+/// The CUDA backend, on GPU `local_rank` modulo the GPUs there are. Throws UnusableInput as why_no_cuda() says.
+std::unique_ptr<Device> make_cuda_device(ProductKind products, int local_rank);
 
 }  // namespace zero

@@ -83,6 +83,13 @@ void MemoryLedger::remove(Tier tier, Category category, Index bytes) {
   totals_[at(tier)].current -= bytes;
 }
 
+void MemoryLedger::restart_peaks() {
+  for (auto& tier : counts_) {
+    for (Count& count : tier) count.peak = count.current;
+  }
+  for (Count& total : totals_) total.peak = total.current;
+}
+
 Index MemoryLedger::current(Tier tier, Category category) const { return counts_[at(tier)][at(category)].current; }
 Index MemoryLedger::peak(Tier tier, Category category) const { return counts_[at(tier)][at(category)].peak; }
 Index MemoryLedger::current(Tier tier) const { return totals_[at(tier)].current; }

@@ -46,6 +46,9 @@ class MemoryLedger {
   void add(Tier tier, Category category, Index bytes);
   void remove(Tier tier, Category category, Index bytes);
 
+  /// Peaks start again at what is held now: what was held before a run began is no part of it.
+  void restart_peaks();
+
   [[nodiscard]] Index current(Tier tier, Category category) const;
   [[nodiscard]] Index peak(Tier tier, Category category) const;
   [[nodiscard]] Index current(Tier tier) const;  ///< over all categories

@@ -40,6 +40,14 @@ Index bucket_memory(const Setting& s) {
          communicator(s, s.world / group, false, false, slice, columns);
 }
 
+Index host_bucket_memory(const Setting& s) {
+  if (!s.gpu || s.world == 1) return 0;
+  const Index group = slices(s);
+  Index communicators = 1;
+  if (group < s.world) communicators = (group > 1 ? 1 : 0) + 2;  // the group's, all ranks', those across
+  return communicators * kStaging;
+}
+
 Index reduction_parts(const Setting& s, Index columns) {
   const Index group = slices(s);
   Index part = columns;

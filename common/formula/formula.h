@@ -31,6 +31,7 @@ struct Setting {
   bool dropout = false;
   bool library_products = false;  ///< products of the library; else our own, which need scratch memory
   int threads = 1;                ///< of products
+  bool gpu = false;               ///< on a GPU, which works in queues beside each other, with memory of its own
   bool delayed_update = false;    ///< gradients are kept for a step, and new parameters of offloaded ones
   Index prefetch = 1;
   bool reshard_after_forward = true;
@@ -95,14 +96,19 @@ struct Activations {
 };
 Activations activations(const Setting& setting);
 
-/// Activations, workspace and buckets: the same in every stage.
-std::map<std::string, Index> common_memory(const Setting& setting);
+/// Activations, workspace and buckets: what a rank holds in every stage. The rest is left to the stage.
+Formula common(const Setting& setting);
+/// Bytes of whole gradients that stages 2 and 3 hold at most: the largest unit's; where it stays while the next one's
+/// backward pass runs, of two units in a row. On a GPU that is while it is reduced over two or more ranks, or when
+/// it is `copied` out of the device.
+Index gradient_in_flight(const Setting& setting, bool copied = false);
 /// Partial sums over k micro-steps: floor(log2 k) fp32 sums of a rank's slices; local-first one fp32 sum of everything.
 /// 0 when k = 1.
 Index partial_sums(const Setting& setting);
 /// Staging of the transport and buffers of the collectives (common/comm), both kinds of transport alike. 0 for one
-/// rank.
+/// rank. On a GPU as much staging is in host memory, too, which is the second.
 Index bucket_memory(const Setting& setting);
+Index host_bucket_memory(const Setting& setting);
 /// In how many parts `columns` elements of a slice come out of a reduce-scatter.
 Index reduction_parts(const Setting& setting, Index columns);
 

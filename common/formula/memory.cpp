@@ -15,6 +15,9 @@ constexpr Index kFloat = 4;  // bytes
 constexpr Index kPackedElements = (384 + 32) * 384 + 512 * 384;
 // Of the library's, for bf16 through fp32: three blocks of 512 x 512.
 constexpr Index kLibraryElements = 3 * 512 * 512;
+// On a GPU: what kernels leave for the host, and the memory that cuBLAS works in.
+constexpr Index kGpuResults = 21 * 8 + 3 * 4 + 4 + 16 + 8 + 8 + 8;
+constexpr Index kCublas = Index{32} << 20;
 
 Index at(const Formula& formula, const char* category) {
   const auto found = formula.memory.find(category);
@@ -30,7 +33,8 @@ Index workspace(const Setting& s) {
   const Index token_rows = s.bf16 ? std::min<Index>(s.vocab, 1024) * C : 0;
   const Index tile_sums = s.tiles > 1 ? 2 * 4 * R * C : 0;  // an input's gradient, and what a tile adds to it
   const Index packed = s.library_products ? kLibraryElements : s.threads * kPackedElements;
-  return parameter_bytes(s) * gradients + kFloat * (token_rows + tile_sums + packed);
+  const Index products = s.gpu ? kGpuResults + (s.library_products ? kCublas : 0) : kFloat * packed;
+  return parameter_bytes(s) * gradients + kFloat * (token_rows + tile_sums) + products;
 }
 
 }  // namespace
@@ -76,11 +80,23 @@ Activations activations(const Setting& s) {
   return a;
 }
 
-std::map<std::string, Index> common_memory(const Setting& s) {
-  if (s.bare_parameters > 0) return {};
-  std::map<std::string, Index> memory = {{"activations", activations(s).total()}, {"workspace", workspace(s)}};
-  if (const Index buckets = bucket_memory(s); buckets > 0) memory["buckets"] = buckets;
-  return memory;
+Formula common(const Setting& s) {
+  Formula f;
+  if (s.bare_parameters > 0) return f;
+  f.memory = {{"activations", activations(s).total()}, {"workspace", workspace(s)}};
+  if (const Index buckets = bucket_memory(s); buckets > 0) f.memory["buckets"] = buckets;
+  if (const Index buckets = host_bucket_memory(s); buckets > 0) f.host_memory["buckets"] = buckets;
+  return f;
+}
+
+Index gradient_in_flight(const Setting& s, bool copied) {
+  const std::vector<Index> units = padded_units(s);
+  const bool beside = s.gpu && (slices(s) > 1 || copied);
+  Index most = 0;
+  for (std::size_t u = 0; u < units.size(); ++u) {
+    most = std::max(most, units[u] + (beside && u + 1 < units.size() ? units[u + 1] : 0));
+  }
+  return gradient_bytes(s) * most;
 }
 
 Index partial_sums(const Setting& s) {

@@ -21,9 +21,7 @@ std::vector<View> tensors(const FlatUnit& unit, View flat, Index first, Index co
   return views;
 }
 
-std::span<std::int32_t> numbers(const Buffer& buffer) {
-  return {static_cast<std::int32_t*>(buffer.array().data), static_cast<std::size_t>(buffer.size())};
-}
+const std::int32_t* numbers(const Buffer& buffer) { return static_cast<const std::int32_t*>(buffer.array().data); }
 
 }  // namespace
 
@@ -38,8 +36,11 @@ Gpt2::Gpt2(const ModelConfig& config, Index micro_batch, const std::vector<FlatU
       V_(config.vocab),
       R_(micro_batch * config.context),
       units_(units),
+      device_(device),
       kernels_(device.kernels()),
-      products_(device.products()) {
+      products_(device.products()),
+      host_tokens_(static_cast<std::size_t>(R_)),
+      host_targets_(static_cast<std::size_t>(R_)) {
   find_steps();
   const auto activation = [&](Index size) {
     return device.allocate_uninitialized(Category::activations, size, options.dtype);
@@ -86,12 +87,11 @@ Gpt2::Gpt2(const ModelConfig& config, Index micro_batch, const std::vector<FlatU
   if (options.dtype != Dtype::fp32) token_rows_ = scratch(std::min(V_, kTokenRows) * C_, Dtype::fp32);
 }
 
-std::span<std::int32_t> Gpt2::tokens() { return numbers(tokens_); }
-std::span<std::int32_t> Gpt2::targets() { return numbers(targets_); }
-
 void Gpt2::embed_forward(ConstArray unit0) {
   const auto w = tensors(units_[0], unit0, 0, 4);
-  kernels_.embedding_forward(residual_[0].array(), tokens().data(), w[kTokenTable], w[kPositionTable], B_, T_, C_);
+  device_.upload(tokens_.array(), host_tokens_.data());
+  device_.upload(targets_.array(), host_targets_.data());
+  kernels_.embedding_forward(residual_[0].array(), numbers(tokens_), w[kTokenTable], w[kPositionTable], B_, T_, C_);
   if (drops()) drop(residual_[0].array(), residual_[0].array(), Site::embedding, 0);
 }
 
@@ -109,7 +109,7 @@ double Gpt2::head_forward(ConstArray unit0) {
   kernels_.layernorm_forward(final_norm_.array(), final_mean_.array(), final_rstd_.array(), residual_.back().array(),
                              w[kFinalNormWeight], w[kFinalNormBias], R_, C_);
   products_.multiply(logits_.array(), V_, {final_norm_.array(), C_}, {w[kTokenTable], C_, true}, R_, V_, C_);
-  kernels_.cross_entropy(losses_.array(), logits_.array(), targets().data(), 1.0F / static_cast<float>(R_), R_, V_);
+  kernels_.cross_entropy(losses_.array(), logits_.array(), numbers(targets_), 1.0F / static_cast<float>(R_), R_, V_);
   return kernels_.sum_in_order(losses_.array()) / static_cast<double>(R_);
 }
 
@@ -149,7 +149,7 @@ void Gpt2::token_table_backward(Array gradient) {
     const Array part = gradient.part(first * C_, count * C_);
     const Array rows = in_place ? part : token_rows_.part(0, count * C_);
     products_.multiply(rows, C_, {logits_.part(first, 0), V_, true}, {final_norm_.array(), C_}, count, C_, R_);
-    kernels_.token_table_backward(rows, first, tokens().data(), d_residual_.array(), R_, C_);
+    kernels_.token_table_backward(rows, first, numbers(tokens_), d_residual_.array(), R_, C_);
     if (!in_place) kernels_.copy(part, rows);
   }
 }

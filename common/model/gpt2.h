@@ -50,9 +50,10 @@ class Gpt2 {
   Gpt2(const ModelConfig& config, Index micro_batch, const std::vector<FlatUnit>& units, const ModelOptions& options,
        Device& device);
 
-  /// Room for the token numbers (R, int32) of the next micro-batch, to be filled by the caller before embed_forward().
-  [[nodiscard]] std::span<std::int32_t> tokens();
-  [[nodiscard]] std::span<std::int32_t> targets();
+  /// Room for the token numbers (R) of the next micro-batch in the host's memory, to be filled by the caller before
+  /// embed_forward(), which takes them to the device.
+  [[nodiscard]] std::span<std::int32_t> tokens() { return host_tokens_; }
+  [[nodiscard]] std::span<std::int32_t> targets() { return host_targets_; }
   /// Says what the next micro-batch is: leaf number `leaf` of the whole run, which decides its dropout masks, or one to
   /// evaluate, which has none.
   void train_on_leaf(Index leaf) { leaf_ = leaf; }
@@ -134,9 +135,12 @@ class Gpt2 {
   Index leaf_ = 0;
   Index B_, T_, C_, H_, V_, R_;
   const std::vector<FlatUnit>& units_;
+  Device& device_;
   Kernels& kernels_;
   Products& products_;
   std::vector<std::vector<Step>> steps_;  // [unit], of the forward pass
+
+  std::vector<std::int32_t> host_tokens_, host_targets_;  // (R)
 
   Buffer tokens_, targets_;                      // (R) int32
   std::vector<Buffer> residual_;                 // L + 1 of (R, C): the input of each block and of the final norm

@@ -19,29 +19,36 @@ struct Share {
 };
 using Shares = std::array<Share, kStateKinds>;
 
-/// Whether all elements have zero bits; a view of the device's memory, which the CPU reads as it is.
-bool all_zero(ConstArray values) {
-  const auto* bytes = static_cast<const unsigned char*>(values.data);
-  return std::all_of(bytes, bytes + values.bytes(), [](unsigned char b) { return b == 0; });
+/// Whether all elements have zero bits.
+bool all_zero(Device& device, ConstArray values) {
+  std::array<unsigned char, 1024> bytes;  // NOLINT: written before it is read
+  const Index most = std::ssize(bytes) / size_of(values.dtype);
+  for (Index begin = 0; begin < values.size; begin += most) {
+    const ConstArray some = values.part(begin, std::min(most, values.size - begin));
+    device.download(bytes.data(), some);
+    if (!std::all_of(bytes.data(), bytes.data() + some.bytes(), [](unsigned char b) { return b == 0; })) return false;
+  }
+  return true;
 }
 
-void check_gap(StateKind kind, const FlatUnit& unit, const UnitView& view, Index begin, Index end) {
-  if (all_zero(view.values.part(begin - view.begin, end - begin))) return;
+void check_gap(StateKind kind, const FlatUnit& unit, const UnitView& view, Index begin, Index end, Device& device) {
+  if (all_zero(device, view.values.part(begin - view.begin, end - begin))) return;
   throw ResultFailure(fmt::format("the {} of unit '{}' are not zero in the padding at elements {} to {}", name(kind),
                                   unit.name(), begin, end - 1));
 }
 
-void add_view(Share& share, StateKind kind, const FlatUnit& unit, const UnitView& view, Kernels& kernels) {
+void add_view(Share& share, StateKind kind, const FlatUnit& unit, const UnitView& view, Device& device) {
   const Index end = view.begin + view.values.size;
+  Kernels& kernels = device.kernels_of(view.tier);
   Index reached = view.begin;
   for (const TensorPart& part : unit.parts(view.begin, view.values.size)) {
-    check_gap(kind, unit, view, reached, part.flat_begin);
+    check_gap(kind, unit, view, reached, part.flat_begin, device);
     kernels.digest(share.digest, view.values.part(part.flat_begin - view.begin, part.size), part.tensor->id,
                    part.tensor_begin);
     share.elements += part.size;
     reached = part.flat_begin + part.size;
   }
-  check_gap(kind, unit, view, reached, end);
+  check_gap(kind, unit, view, reached, end, device);
 }
 
 /// The digest of a whole kind from all ranks' shares; an empty one when nobody keeps any.
@@ -71,12 +78,12 @@ std::optional<Digest> total(StateKind kind, const std::vector<Shares>& ranks, In
 
 }  // namespace
 
-StateDigests digest_state(const Trainer& trainer, Kernels& kernels, Communicator& world, Communicator& group) {
+StateDigests digest_state(const Trainer& trainer, Device& device, Communicator& world, Communicator& group) {
   Shares mine;
   std::optional<Error> error;
   try {
     trainer.visit_state([&](StateKind kind, const UnitView& view) {
-      add_view(mine[static_cast<std::size_t>(kind)], kind, trainer.units()[view.unit], view, kernels);
+      add_view(mine[static_cast<std::size_t>(kind)], kind, trainer.units()[view.unit], view, device);
     });
   } catch (const Error& caught) {
     error = caught;

@@ -18,7 +18,7 @@ using StateDigests = std::array<Digest, kStateKinds>;
 /// ranks, when copies differ, when the ranks do not show every element once, or when a gap or the padding of a flat
 /// unit is not zero. `group` is the ranks over which states are sharded; groups must give the same digests. Collective;
 /// allocates nothing.
-StateDigests digest_state(const Trainer& trainer, Kernels& kernels, Communicator& world, Communicator& group);
+StateDigests digest_state(const Trainer& trainer, Device& device, Communicator& world, Communicator& group);
 
 /// {"parameters": hex, "master": hex, ...}
 nlohmann::json to_json(const StateDigests& digests);

@@ -22,11 +22,14 @@ const std::vector<Choice<ProductKind>> kProducts = {{"canonical", ProductKind::c
                                                     {"library", ProductKind::library}};
 const std::vector<Choice<CollectiveKind>> kCollectives = {
     {"canonical", CollectiveKind::canonical}, {"native", CollectiveKind::native}, {"ring", CollectiveKind::ring}};
-const std::vector<Choice<TransportKind>> kTransports = {
-    {"auto", TransportKind::automatic}, {"shared", TransportKind::shared}, {"messages", TransportKind::messages}};
+const std::vector<Choice<TransportKind>> kTransports = {{"auto", TransportKind::automatic},
+                                                        {"shared", TransportKind::shared},
+                                                        {"messages", TransportKind::messages},
+                                                        {"nccl", TransportKind::nccl}};
 const std::vector<Choice<Accumulation>> kAccumulations = {{"ranks-first", Accumulation::ranks_first},
                                                           {"local-first", Accumulation::local_first}};
-const std::vector<Choice<Backend>> kBackends = {{"cpu", Backend::cpu}, {"auto", Backend::automatic}};
+const std::vector<Choice<Backend>> kBackends = {
+    {"cpu", Backend::cpu}, {"cuda", Backend::cuda}, {"auto", Backend::automatic}};
 const std::vector<std::string_view> kPrecisions = {"fp32", "bf16"};
 const std::vector<Choice<bool>> kOnNotFinite = {{"stop", false}, {"skip", true}};
 
@@ -131,10 +134,15 @@ void add_arithmetic_options(CLI::App& app, Options& options) {
       [&options](const std::string& value) {
         options.precision = kPrecisions[read_choice("--precision", value, kPrecisions)];
       });
-  add_choice(
-      app, "--products", options.products, kProducts,
-      {group, "KIND",
-       "matrix products: canonical, in our own order, with the same bits on every machine, or library (oneDNN)", ""});
+  add_value(app, "--products",
+            {group, "KIND",
+             "matrix products: canonical, in our own order, with the same bits on every machine, or library (oneDNN, "
+             "cuBLAS)",
+             "canonical; with CUDA library"},
+            [&options](const std::string& value) {
+              options.products = kProducts[read_choice("--products", value, names(kProducts))].value;
+              options.products_given = true;
+            });
   add_value(app, "--threads", {group, "N", "threads of a rank's matrix products", std::to_string(options.threads)},
             [&options](const std::string& value) {
               options.threads = static_cast<int>(read_whole("--threads", value, 1, 1024));
@@ -150,8 +158,8 @@ void add_communication_options(CLI::App& app, Options& options) {
               ""});
   add_choice(app, "--transport", options.transport, kTransports,
              {group, "KIND",
-              "how bytes move between ranks: shared memory windows, messages, or auto: windows where "
-              "all ranks are on one machine",
+              "how bytes move between ranks: shared memory windows, messages, nccl (between GPUs), or auto: NCCL where "
+              "every rank has its own GPU, windows where all ranks are on one machine",
               ""});
   add_value(
       app, "--bucket",
@@ -166,9 +174,9 @@ void add_communication_options(CLI::App& app, Options& options) {
 
 void add_memory_options(CLI::App& app, Options& options) {
   const char* group = option_group::kMemory;
-  add_value(app, "--backend", {group, "NAME", "cpu, or auto: the best that this build and machine have", "auto"},
+  add_value(app, "--backend",
+            {group, "NAME", "cpu, cuda, or auto: cuda where this build has it and there is a GPU", "auto"},
             [&options](const std::string& value) {
-              if (value == "cuda") throw UnusableInput("--backend cuda: this build has no CUDA backend; cpu would do");
               options.backend = kBackends[read_choice("--backend", value, names(kBackends))].value;
             });
   const auto add_cap = [&](const char* option, std::optional<Index>& target, const char* meaning) {
@@ -328,7 +336,7 @@ nlohmann::json to_json(const Options& options) {
       {"delayed-update", options.delayed_update},
       {"delay-after", options.delay_after},
       {"tile", options.tiles},
-      {"backend", "cpu"},  // what `auto` means in a build without another
+      {"backend", name_of(kBackends, options.backend)},
       {"device-memory", or_null(options.device_memory)},
       {"host-memory", or_null(options.host_memory)},
       {"verify", options.verify},

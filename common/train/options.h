@@ -22,7 +22,7 @@
 namespace zero {
 
 /// `--backend`
-enum class Backend { cpu, automatic };
+enum class Backend { cpu, cuda, automatic };
 
 /// The options of a run after checking: effective values, nothing left to derive but what depends on the machine.
 struct Options {
@@ -38,22 +38,24 @@ struct Options {
   std::string precision = "fp32";
   bool checkpoint_activations = false;
   double dropout = 0;
-  bool skip_not_finite = false;  ///< go on after a step whose loss or norm is not finite
-  Index eval_every = 0;          ///< steps between evaluations; 0: none, and no data is held out
-  ProductKind products = ProductKind::canonical;
+  bool skip_not_finite = false;                   ///< go on after a step whose loss or norm is not finite
+  Index eval_every = 0;                           ///< steps between evaluations; 0: none, and no data is held out
+  ProductKind products = ProductKind::canonical;  ///< before derive(): if `products_given`
+  bool products_given = false;
   CollectiveKind collectives = CollectiveKind::canonical;
   TransportKind transport = TransportKind::automatic;
   Accumulation accumulation = Accumulation::ranks_first;
   Index bucket_bytes = 0;  ///< 0: one unit
   Index wrap = 1;
-  Index prefetch = 1;                 ///< offered by programs that gather parameters
-  bool reshard_after_forward = true;  ///< likewise
-  Index shard_group = 0;              ///< offered by programs that shard parameters; 0 before derive(): all ranks
-  Index as_world = 1;                 ///< offered by the baseline
-  bool delayed_update = false;        ///< offered by the baseline and by programs that update on the host
-  Index delay_after = -1;             ///< likewise: steps before the delay begins; before derive() -1 for 40
-  Index tiles = 1;                    ///< likewise: parts in which a block's large products are computed
-  Backend backend = Backend::automatic;
+  Index prefetch = 1;                    ///< offered by programs that gather parameters
+  bool reshard_after_forward = true;     ///< likewise
+  Index shard_group = 0;                 ///< offered by programs that shard parameters; 0 before derive(): all ranks
+  Index as_world = 1;                    ///< offered by the baseline
+  bool delayed_update = false;           ///< offered by the baseline and by programs that update on the host
+  Index delay_after = -1;                ///< likewise: steps before the delay begins; before derive() -1 for 40
+  Index tiles = 1;                       ///< likewise: parts in which a block's large products are computed
+  Backend backend = Backend::automatic;  ///< after derive(): cpu or cuda
+  bool backend_chosen = false;           ///< by `--backend auto`
   std::optional<Index> device_memory;
   std::optional<Index> host_memory;
   int threads = 1;
@@ -133,6 +135,9 @@ std::string command_line_error(const Program& program, const CLI::App& app, cons
 
 /// The effective options under the names of the command line, for summary.json.
 nlohmann::json to_json(const Options& options);
+
+/// The device that the options ask for, without the caps of its tiers. Throws UnusableInput where it cannot be had.
+std::unique_ptr<Device> make_device(const Options& options);
 
 /// What a trainer is built from, for N = `world`. The references outlive the trainer.
 Context make_context(const Options& options, Index world, Device& device, RankGroups& groups, const Sampler& sampler,

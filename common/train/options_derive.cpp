@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include "common/base/error.h"
+#include "common/train/machine.h"
 #include "common/train/options.h"
 
 namespace zero {
@@ -40,9 +41,24 @@ void check_batch(const ModelConfig& c, Index micro_batch) {
   }
 }
 
+/// `auto` becomes what it means here; a backend that cannot be had is refused.
+void derive_backend(Options& options) {
+  options.backend_chosen = options.backend == Backend::automatic;
+  if (options.backend_chosen) options.backend = why_no_cuda() ? Backend::cpu : Backend::cuda;
+  const bool cuda = options.backend == Backend::cuda;
+  if (cuda) {
+    if (const auto why = why_no_cuda()) throw UnusableInput(*why);
+  }
+  if (cuda && !options.products_given) options.products = ProductKind::library;
+  if (!cuda && options.transport == TransportKind::nccl) {
+    throw UnusableInput("--transport nccl moves memory of GPUs and --backend is cpu; --transport auto would do");
+  }
+}
+
 }  // namespace
 
 void derive(const Program& program, Options& options, Index world) {
+  derive_backend(options);
   const ModelPreset preset = find_preset(options.model).value();
   ModelConfig& config = options.config;
   for (Index ModelConfig::*size :
@@ -118,6 +134,11 @@ void derive(const Program& program, Options& options, Index world) {
   }
 }
 
+std::unique_ptr<Device> make_device(const Options& options) {
+  if (options.backend != Backend::cuda) return make_cpu_device(options.products, options.threads);
+  return make_cuda_device(options.products, launched({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}).value_or(0));
+}
+
 GroupSetting group_setting(const Options& options) {
   return {.shard_group = options.shard_group,
           .collectives = options.collectives,
@@ -175,6 +196,7 @@ formula::Setting formula_setting(const Options& options, Index world) {
   setting.native = options.collectives == CollectiveKind::native;
   setting.library_products = options.products == ProductKind::library;
   setting.threads = options.threads;
+  setting.gpu = options.backend == Backend::cuda;
   setting.delayed_update = options.delayed_update;
   setting.tiles = options.tiles;
   setting.prefetch = options.prefetch;

@@ -127,8 +127,8 @@ std::string plan_text(const Program& program, const Options& options, const Cont
                             ? fmt::format("{}dropout {:g}", options.checkpoint_activations ? ", " : "", options.dropout)
                             : ""));
   }
-  text += row("device", fmt::format("{}{}, {}", options.backend == Backend::automatic ? "auto: " : "", facts.device,
-                                    counted(options.threads, "product thread")));
+  const std::string threads = options.backend == Backend::cuda ? "" : ", " + counted(options.threads, "product thread");
+  text += row("device", fmt::format("{}{}{}", options.backend_chosen ? "auto: " : "", facts.device, threads));
   if (options.shard_group != facts.ranks) {
     text += row("sharding", fmt::format("in groups of {}, {} of them", counted(options.shard_group, "rank"),
                                         facts.ranks / options.shard_group));

@@ -12,19 +12,19 @@ namespace zero {
 
 void probe_products(Device& device, Communicator& comm, Dtype dtype) {
   if (comm.size() == 1) return;
-  constexpr Index m = 37, n = 83, k = 129;            // odd, so that remainders of blocks are tried too
-  std::vector<float> a(m * k), b(k * n), out(m * n);  // room for either type
-  const auto view = [dtype](std::vector<float>& v) { return Array{v.data(), static_cast<Index>(v.size()), dtype}; };
-  device.kernels().fill_normal(view(a), 1, 0, 0, 1);
-  device.kernels().fill_normal(view(b), 1, 1, 0, 1);
+  constexpr Index m = 37, n = 83, k = 129;  // odd, so that remainders of blocks are tried too
+  const auto matrix = [&](Index elements) { return device.allocate(Category::workspace, elements, dtype); };
+  const Buffer a = matrix(m * k), b = matrix(k * n), out = matrix(m * n);
+  device.kernels().fill_normal(a.array(), 1, 0, 0, 1);
+  device.kernels().fill_normal(b.array(), 1, 1, 0, 1);
   Digest digest;
   const auto multiply = [&](Matrix left, Matrix right) {
-    device.products().multiply(view(out), n, left, right, m, n, k);
-    device.kernels().digest(digest, view(out), 0, 0);
+    device.products().multiply(out.array(), n, left, right, m, n, k);
+    device.kernels().digest(digest, out.array(), 0, 0);
   };
-  multiply({view(a), k, false}, {view(b), n, false});
-  multiply({view(a), m, true}, {view(b), n, false});
-  multiply({view(a), k, false}, {view(b), k, true});
+  multiply({a.array(), k, false}, {b.array(), n, false});
+  multiply({a.array(), m, true}, {b.array(), n, false});
+  multiply({a.array(), k, false}, {b.array(), k, true});
 
   const std::vector<Digest> digests = comm.gather(digest, Purpose::control, "probe of the products");
   std::vector<std::size_t> differ;

@@ -48,6 +48,7 @@ void check_fits(const Program& program, const Options& options, const Ranks& ran
   const formula::Formula formula = program.formula(formula_setting(options, options.order_world(ranks.size)));
   Index held = 0;
   for (const auto* memory : {&formula.memory, &formula.host_memory}) {
+    if (memory == &formula.memory && options.backend == Backend::cuda) continue;
     for (const auto& [category, bytes] : *memory) held += bytes;
   }
   const Index here = ranks_here();
@@ -59,8 +60,8 @@ void check_fits(const Program& program, const Options& options, const Ranks& ran
                   options.model, options.micro_batch, format_bytes(held), here, format_bytes(*there_is)));
 }
 
-std::unique_ptr<Device> make_device(const Options& options) {
-  std::unique_ptr<Device> device = make_cpu_device(options.products, options.threads);
+std::unique_ptr<Device> make_capped_device(const Options& options) {
+  std::unique_ptr<Device> device = make_device(options);
   device->ledger().set_cap(Tier::device, options.device_memory);
   device->ledger().set_cap(Tier::host, options.host_memory);
   return device;
@@ -112,12 +113,13 @@ Run::Run(const Program& program, const Options& options, const Ranks& ranks)
   make_samplers();
   device_ = agree_to_make(ranks.comm, [&] {
     check_fits(program, options, ranks);
-    return make_device(options);
+    return make_capped_device(options);
   });
 
   const std::vector<FlatUnit> units = model_units(options.config, options.wrap, options.shard_group, options.tiles);
   groups_ = std::make_unique<RankGroups>(ranks.comm, group_setting(options), units, *device_);
   probe_products(*device_, groups_->world(), options.dtype());
+  device_->ledger().restart_peaks();
 
   const Context context =
       make_context(options, options.order_world(ranks.size), *device_, *groups_, *sampler_, timers_);
@@ -203,7 +205,7 @@ ExitStatus Run::train() {
 
 StateDigests Run::digest() {
   try {
-    return digest_state(*trainer_, device_->kernels(), groups_->world(), groups_->group());
+    return digest_state(*trainer_, *device_, groups_->world(), groups_->group());
   } catch (const ResourceFailure& error) {  // reading states from storage
     fail_alone(ranks_, error);
   }

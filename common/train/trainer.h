@@ -82,6 +82,7 @@ struct UnitView {
   Index unit;
   Index begin;
   ConstArray values;
+  Tier tier = Tier::device;  ///< of `values`: device, or host
 };
 
 class Trainer {
@@ -132,6 +133,28 @@ class GradientScan {
   Kernels* kernels_;
   OrderFreeSum squares_;
   Index first_ = std::numeric_limits<Index>::max();
+};
+
+/// A unit's whole gradient while it is reduced, where that goes on beside the next unit's backward pass.
+class GradientInFlight {
+ public:
+  /// Keeps the gradient until `reduction` is done; one that is complete already is freed at once. First waits for the
+  /// one kept before, and frees it: no more than this one and the next unit's are there at a time.
+  void hold(Buffer gradient, Pending reduction) {
+    wait();
+    if (reduction.is_complete()) return;
+    gradient_ = std::move(gradient);
+    reduction_ = reduction;
+  }
+  /// What is computed from now on comes after the reduction.
+  void wait() {
+    reduction_.wait();
+    gradient_.reset();
+  }
+
+ private:
+  Buffer gradient_;
+  Pending reduction_;
 };
 
 /// Judges a step: clipped or not, finite or not. Collective when it is not finite: then ranks agree on the first

@@ -136,7 +136,7 @@ Verifier::Verifier(const Ranks& ranks, const Options& options, Index world, cons
     : ranks_(ranks), exact_(exact), groups_count_(ranks.size / static_cast<int>(options.shard_group)) {
   on_rank0(ranks_, [&] {
     auto reference = std::make_unique<Reference>();
-    reference->device = make_cpu_device(options.products, options.threads);
+    reference->device = make_device(options);
     GroupSetting alone = group_setting(options);
     alone.shard_group = 1;
     alone.collectives = CollectiveKind::canonical;

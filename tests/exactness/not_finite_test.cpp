@@ -32,7 +32,7 @@ RunSetting setting(Stage stage, Dtype dtype) {
 }
 
 std::array<Digest, kStateKinds> digests(Run& run) {
-  return digest_state(run.trainer(), run.context().device.kernels(), run.context().comm, run.context().group);
+  return digest_state(run.trainer(), run.context().device, run.context().comm, run.context().group);
 }
 
 /// The step that meets the poison: what every rank says of it, after checking that all say the same, that it changed

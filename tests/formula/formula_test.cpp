@@ -81,7 +81,7 @@ TEST(Memory, ActivationsAndWorkspaceAreWhatTheModelAllocates) {
         }
         const std::vector<FlatUnit> units = model_units({s.layers, s.heads, s.width, s.context, s.vocab}, 1, 1);
         const Gpt2 model({s.layers, s.heads, s.width, s.context, s.vocab}, micro_batch, units, {}, *device);
-        const auto memory = formula::common_memory(s);
+        const auto memory = formula::common(s).memory;
         EXPECT_EQ(memory.at("activations"), device->ledger().peak(Tier::device, Category::activations));
         EXPECT_EQ(memory.at("workspace"), device->ledger().peak(Tier::device, Category::workspace));
       }

@@ -28,7 +28,7 @@ std::vector<Seen> steps_with(const RunSetting& setting, int evaluations) {
     step.moved = context.device.transfers();
     step.sent = run.groups().traffic(Purpose::parameters).sent;
     step.record = {result.loss, result.norm.value, result.verdict,
-                   digest_state(run.trainer(), context.device.kernels(), context.comm, context.group)};
+                   digest_state(run.trainer(), context.device, context.comm, context.group)};
     seen.push_back(step);
     for (int i = 0; i < evaluations; ++i) run.trainer().evaluate(context.sampler, 7 * t + i);
     EXPECT_EQ(context.device.ledger().current(Tier::device, Category::gathered), 0) << setting.describe();

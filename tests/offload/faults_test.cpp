@@ -22,7 +22,7 @@ void train(const RunSetting& setting) {
   Run run(setting, MPI_COMM_WORLD);
   for (Index t = 1; t <= setting.steps; ++t) run.trainer().train_step(t);
   run.trainer().evaluate(run.context().sampler, 0);
-  digest_state(run.trainer(), run.context().device.kernels(), run.context().comm, run.context().group);
+  digest_state(run.trainer(), run.context().device, run.context().comm, run.context().group);
 }
 
 /// The sentence that a run with the fault ends with; empty where it ends well.

@@ -50,7 +50,7 @@ class PoisonedDevice final : public Device {
   void fill_zero(Tier /*tier*/, void* memory, Index bytes) override {
     std::memset(memory, 0, static_cast<std::size_t>(bytes));
   }
-  void copy_bytes(void* out, const void* in, Index bytes) override {
+  void copy_now(void* out, const void* in, Index bytes) override {
     std::memcpy(out, in, static_cast<std::size_t>(bytes));
   }
 

@@ -192,7 +192,7 @@ RunRecord run(const RunSetting& setting, MPI_Comm ranks) {
     }
     record.steps.push_back(
         {result.loss, result.norm.value, result.verdict,
-         digest_state(run.trainer(), run.context().device.kernels(), run.context().comm, run.context().group)});
+         digest_state(run.trainer(), run.context().device, run.context().comm, run.context().group)});
   }
   const MemoryLedger& ledger = run.context().device.ledger();
   for (const Tier tier : {Tier::device, Tier::host, Tier::nvme}) {

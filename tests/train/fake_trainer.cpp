@@ -94,7 +94,7 @@ void FakeTrainer::visit_state(const std::function<void(StateKind, const UnitView
 formula::Formula fake_formula(const formula::Setting& setting) {
   const Index bytes = 4 * formula::padded_parameters(setting);
   formula::Formula formula;
-  formula.memory = formula::common_memory(setting);
+  formula = formula::common(setting);
   formula.memory["parameters"] = bytes;
   formula.memory["optimizer"] = 2 * bytes;
   return formula;

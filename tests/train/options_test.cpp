@@ -135,14 +135,16 @@ TEST(Options, NamedValuesAreRefusedNamingTheOnesThereAre) {
   EXPECT_EQ(refusal({"--lr-schedule", "linear"}), "--lr-schedule linear is not one of constant, cosine");
   EXPECT_EQ(refusal({"--products", ""}), "--products '' is not one of canonical, library");
   EXPECT_EQ(refusal({"--collectives", "Ring"}), "--collectives Ring is not one of canonical, native, ring");
-  EXPECT_EQ(refusal({"--transport", "tcp"}), "--transport tcp is not one of auto, shared, messages");
+  EXPECT_EQ(refusal({"--transport", "tcp"}), "--transport tcp is not one of auto, shared, messages, nccl");
   EXPECT_EQ(refusal({"--accumulation", "first"}), "--accumulation first is not one of ranks-first, local-first");
   EXPECT_EQ(refusal({"--reshard-after-forward", "yes"}), "--reshard-after-forward yes is not one of on, off");
   EXPECT_EQ(refusal({"--precision", "fp16"}), "--precision fp16 is not one of fp32, bf16");
   EXPECT_EQ(refusal({"--precision", "BF16"}), "--precision BF16 is not one of fp32, bf16");
   EXPECT_EQ(refusal({"--on-nonfinite", "maybe"}), "--on-nonfinite maybe is not one of stop, skip");
-  EXPECT_EQ(refusal({"--backend", "rocm"}), "--backend rocm is not one of cpu, auto");
-  EXPECT_EQ(refusal({"--backend", "cuda"}), "--backend cuda: this build has no CUDA backend; cpu would do");
+  EXPECT_EQ(refusal({"--backend", "rocm"}), "--backend rocm is not one of cpu, cuda, auto");
+  if (const auto why = why_no_cuda()) {
+    EXPECT_EQ(refusal({"--backend", "cuda"}), *why);
+  }
   expect_words(refusal({"--data", ""}), {"--data '' is not the name of a file"});
   expect_words(refusal({"--out="}), {"--out '' is not the name of a directory"});
 }

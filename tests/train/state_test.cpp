@@ -36,7 +36,7 @@ class StateTest : public ::testing::Test {
     return std::make_unique<FakeTrainer>(make_context(options_, ranks_.size, *device_, groups_, sampler_, timers_));
   }
 
-  StateDigests digests() { return digest_state(*trainer(), device_->kernels(), groups_.world(), groups_.group()); }
+  StateDigests digests() { return digest_state(*trainer(), *device_, groups_.world(), groups_.group()); }
 
   /// Takes `steps` steps beside the baseline; the sentence of the difference found, or "equal".
   std::string verify(Index steps, bool exact = true) {
@@ -104,7 +104,7 @@ TEST_F(StateTest, ACopyThatDiffersOnOneRankIsNamed) {
   mine->train_step(1);
   std::string said;
   try {
-    digest_state(*mine, device_->kernels(), groups_.world(), groups_.group());
+    digest_state(*mine, *device_, groups_.world(), groups_.group());
   } catch (const ResultFailure& error) {
     said = error.what();
   }
