@@ -151,9 +151,10 @@ Pending Trainer::take_down(Index u, ConstArray own) {
 
 /// Every rank knows the sum of squares of its slice; the sum over ranks is exact, so it does not depend on the slices.
 StepResult Trainer::measure() {
-  const OrderFreeSum squares = sum_over_ranks(context_.group, scan_.squares());
+  const ScanResult found = scan_.end();
+  const OrderFreeSum squares = sum_over_ranks(context_.group, found.squares);
   const double loss = mean_loss(gather_losses(context_.comm, losses_), context_.comm.size(), context_.micro_steps);
-  return judge(context_, loss, gradient_norm(squares, context_.optimizer.clip), units_, scan_.first_not_finite());
+  return judge(context_, loss, gradient_norm(squares, context_.optimizer.clip), units_, found.first_not_finite);
 }
 
 /// AdamW on the host; with --delayed-update in the next step. Whether the parameters changed.

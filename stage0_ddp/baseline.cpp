@@ -96,8 +96,9 @@ StepResult Baseline::measure() {
   for (Index u = 0; u < std::ssize(units_); ++u) {
     scan.add(units_[u], 0, gradients_[u].array());
   }
+  const ScanResult found = scan.end();
   const double loss = mean_loss(losses_, context_.world, context_.micro_steps);
-  return judge(context_, loss, gradient_norm(scan.squares(), context_.optimizer.clip), units_, scan.first_not_finite());
+  return judge(context_, loss, gradient_norm(found.squares, context_.optimizer.clip), units_, found.first_not_finite);
 }
 
 void Baseline::step(Index t, float clip_factor) {

@@ -70,9 +70,10 @@ StepResult Trainer::measure() {
   for (Index u = 0; u < std::ssize(units_); ++u) {
     scan.add(units_[u], units_[u].slice_begin(context_.group.rank()), own_slice(u, gradients_[u]));
   }
-  const OrderFreeSum squares = sum_over_ranks(context_.group, scan.squares());
+  const ScanResult found = scan.end();
+  const OrderFreeSum squares = sum_over_ranks(context_.group, found.squares);
   const double loss = mean_loss(gather_losses(context_.comm, losses_), context_.comm.size(), context_.micro_steps);
-  return judge(context_, loss, gradient_norm(squares, context_.optimizer.clip), units_, scan.first_not_finite());
+  return judge(context_, loss, gradient_norm(squares, context_.optimizer.clip), units_, found.first_not_finite);
 }
 
 void Trainer::step(Index t, float clip_factor) {

@@ -80,7 +80,6 @@ void Communicator::place_own(Array unit, ConstArray slice, Bucket bucket) {
 void Communicator::all_reduce(Array values, Purpose purpose) {
   if (size() == 1) return;
   Call call(*this, purpose, "all_reduce");
-  const OnQueue queue(device_, Queue::communication);
   std::vector<ConstArray> terms(static_cast<std::size_t>(size()));
   for (const Bucket part : buckets(values.size, transport_->max_same_block() / size_of(values.dtype))) {
     const Array mine = values.part(part.begin, part.size);

@@ -118,7 +118,7 @@ class Communicator {
   ///   values[i] = tree over ranks r of values_of_rank_r[i]
   /// \endcode
   /// Every rank sends all its values to every other, (N-1) * values.size elements, and adds for itself: for the few
-  /// ranks that hold the same slice in different groups. One rank: nothing.
+  /// ranks that hold the same slice in different groups. On the device's present queue. One rank: nothing.
   virtual void all_reduce(Array values, Purpose purpose);
 
   /// The `mine.size()` bytes of every rank (the same number on all), one after the other in rank order. Small data.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstring>
 #include <vector>
 
@@ -105,7 +106,7 @@ void CpuKernels::merge_sums(Array out, std::span<const ConstArray> terms, float 
   });
 }
 
-void CpuKernels::sum_of_squares(OrderFreeSum& sum, ConstArray in) {
+void CpuKernels::scan(ConstArray in, Index tensor) {
   constexpr Index kBlock = 32;
   constexpr Index kBlocks = 256;
   std::array<double, kBlocks> squares;
@@ -113,7 +114,10 @@ void CpuKernels::sum_of_squares(OrderFreeSum& sum, ConstArray in) {
     for (Index begin = 0; begin < in.size; begin += kBlock * kBlocks) {
       const Index size = std::min(in.size - begin, kBlock * kBlocks);
       loops.block_squares(squares.data(), elements<T>(in, in.size) + begin, count(size));
-      for (Index b = 0; b < divide_up(size, kBlock); ++b) sum.add(squares[count(b)]);
+      for (Index b = 0; b < divide_up(size, kBlock); ++b) {
+        found_.squares.add(squares[count(b)]);
+        if (!std::isfinite(squares[count(b)])) found_.first_not_finite = std::min(found_.first_not_finite, tensor);
+      }
     }
   });
 }
@@ -125,14 +129,6 @@ double CpuKernels::sum_in_order(ConstArray in) {
     for (Index i = 0; i < in.size; ++i) sum += static_cast<double>(to_float(x[i]));
   });
   return sum;
-}
-
-Index CpuKernels::first_non_finite(ConstArray in) {
-  std::size_t at = 0;
-  with(in.dtype, [&]<class T>(const KernelTable<T>& loops) {
-    at = loops.first_non_finite(elements<T>(in, in.size), count(in.size));
-  });
-  return at == count(in.size) ? -1 : static_cast<Index>(at);
 }
 
 void CpuKernels::digest(Digest& digest, ConstArray in, Index tensor, Index first) {

@@ -22,9 +22,10 @@ class CpuKernels final : public Kernels {
   void fill_normal(Array out, std::uint64_t seed, Index tensor, Index first, float standard_deviation) override;
   void tree_sum(Array out, std::span<const ConstArray> terms) override;
   void merge_sums(Array out, std::span<const ConstArray> terms, float divisor) override;
-  void sum_of_squares(OrderFreeSum& sum, ConstArray in) override;
+  void begin_scan() override { found_ = {}; }
+  void scan(ConstArray in, Index tensor) override;
+  ScanResult end_scan() override { return found_; }
   double sum_in_order(ConstArray in) override;
-  Index first_non_finite(ConstArray in) override;
   void digest(Digest& digest, ConstArray in, Index tensor, Index first) override;
   void adamw(Array parameters, Array momentum, Array variance, ConstArray gradients, Array rounded,
              const AdamWStep& step) override;
@@ -55,6 +56,7 @@ class CpuKernels final : public Kernels {
   void with(Dtype dtype, Work work) const;
 
   KernelTables tables_;
+  ScanResult found_;
 };
 
 }  // namespace zero

@@ -14,6 +14,7 @@
 /// infinities of what depends on it.
 
 #include <cstdint>
+#include <limits>
 #include <span>
 
 #include "common/base/digest.h"
@@ -35,6 +36,13 @@ struct AdamWStep {
   float clip_factor = 1;       ///< multiplies the gradient inside the update; never written back
 };
 
+/// What a look through a gradient finds.
+struct ScanResult {
+  static constexpr Index kNone = std::numeric_limits<Index>::max();
+  OrderFreeSum squares;
+  Index first_not_finite = kNone;  ///< the smallest number of a tensor with an element that is not finite
+};
+
 class Kernels {
  public:
   virtual ~Kernels() = default;
@@ -54,13 +62,16 @@ class Kernels {
   /// divisor is 1): how a binary counter of partial sums is merged, the latest (smallest) partial sum last.
   /// Rounded once to out's type; each term is fp32 or bf16. `out` may be one of the terms. n >= 1.
   virtual void merge_sums(Array out, std::span<const ConstArray> terms, float divisor) = 0;
-  /// Adds to `sum`, for each block of 32 elements, the sum of squares of the block in double in rising order. `in`
-  /// begins at a multiple of 32 of its flat unit; a last block may be short.
-  virtual void sum_of_squares(OrderFreeSum& sum, ConstArray in) = 0;
+  /// Begins to look through a gradient; one at a time.
+  virtual void begin_scan() = 0;
+  /// Looks at elements of a tensor: adds, for each block of 32 of them, the sum of squares of the block in double in
+  /// rising order, and notes `tensor` >= 0 if one is not finite. `in` begins at a multiple of 32 of its flat unit; a
+  /// last block may be short.
+  virtual void scan(ConstArray in, Index tensor) = 0;
+  /// What was found since begin_scan().
+  virtual ScanResult end_scan() = 0;
   /// The sum of all elements in double, in rising order.
   virtual double sum_in_order(ConstArray in) = 0;
-  /// The index of the first element that is not finite, or -1.
-  virtual Index first_non_finite(ConstArray in) = 0;
   /// Adds hash(tensor, first + i, bits of in[i] as fp32) for all i to `digest`: equal values have equal digests.
   virtual void digest(Digest& digest, ConstArray in, Index tensor, Index first) = 0;
 

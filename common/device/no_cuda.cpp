@@ -1,4 +1,5 @@
-// A build without CUDA. Where common/device/cuda is linked, its objects define these, and this file is left in its library.
+// A build without CUDA. Where common/device/cuda is linked, its objects define these, and this file is left in its
+// library.
 #include "common/base/error.h"
 #include "common/device/device.h"
 

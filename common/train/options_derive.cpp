@@ -136,7 +136,8 @@ void derive(const Program& program, Options& options, Index world) {
 
 std::unique_ptr<Device> make_device(const Options& options) {
   if (options.backend != Backend::cuda) return make_cpu_device(options.products, options.threads);
-  return make_cuda_device(options.products, launched({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID"}).value_or(0));
+  return make_cuda_device(options.products,
+                          launched({"OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "SLURM_LOCALID"}).value_or(0));
 }
 
 GroupSetting group_setting(const Options& options) {

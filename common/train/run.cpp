@@ -133,7 +133,7 @@ Run::Run(const Program& program, const Options& options, const Ranks& ranks)
   if (const std::string storage = trainer_->storage(); !storage.empty()) say(ranks, "swap files by " + storage + "\n");
   if (options.verify) {
     const bool exact = options.collectives == CollectiveKind::canonical || ranks.size == 1;
-    verifier_ = std::make_unique<Verifier>(ranks, options, context.world, *sampler_, exact);
+    verifier_ = std::make_unique<Verifier>(ranks, options, context.world, *sampler_, *device_, exact);
     verifier_->check(0, {}, *trainer_);
   }
   if (!options.out.empty()) on_rank0(ranks, [&] { out_ = std::make_unique<OutputDirectory>(options.out); });

@@ -71,17 +71,6 @@ OrderFreeSum sum_over_ranks(Communicator& comm, const OrderFreeSum& mine) {
   return sum;
 }
 
-void GradientScan::add(const FlatUnit& unit, Index begin, ConstArray values) {
-  OrderFreeSum squares;
-  kernels_->sum_of_squares(squares, values);
-  squares_.add(squares);
-  if (std::isfinite(squares.value())) return;
-  for (const TensorPart& part : unit.parts(begin, values.size)) {
-    const ConstArray of_tensor = values.part(part.flat_begin - begin, part.size);
-    if (kernels_->first_non_finite(of_tensor) >= 0) first_ = std::min(first_, part.tensor->id);
-  }
-}
-
 StepResult judge(const Context& context, double loss, const GradientNorm& norm, const std::vector<FlatUnit>& units,
                  Index mine) {
   StepResult result{loss, norm, norm.clip_factor < 1 ? Verdict::clipped : Verdict::ok, 1, ""};

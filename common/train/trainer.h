@@ -118,21 +118,22 @@ std::vector<double> gather_losses(Communicator& comm, const std::vector<double>&
 OrderFreeSum sum_over_ranks(Communicator& comm, const OrderFreeSum& mine);
 
 /// Looks through the averaged gradient, part by part: the sum of squares of its norm, and whether all of it is finite.
+/// One at a time; the device does it beside the host.
 class GradientScan {
  public:
-  explicit GradientScan(Kernels& kernels) : kernels_(&kernels) {}
+  explicit GradientScan(Kernels& kernels) : kernels_(&kernels) { kernels.begin_scan(); }
 
   /// The flat range [begin, begin + values.size) of a unit; `begin` is a multiple of 32.
-  void add(const FlatUnit& unit, Index begin, ConstArray values);
-
-  [[nodiscard]] const OrderFreeSum& squares() const { return squares_; }
-  /// The smallest number of a tensor that held a value which is not finite; the largest Index when there is none.
-  [[nodiscard]] Index first_not_finite() const { return first_; }
+  void add(const FlatUnit& unit, Index begin, ConstArray values) {
+    for (const TensorPart& part : unit.parts(begin, values.size)) {
+      kernels_->scan(values.part(part.flat_begin - begin, part.size), part.tensor->id);
+    }
+  }
+  /// Waits for all of it.
+  [[nodiscard]] ScanResult end() const { return kernels_->end_scan(); }
 
  private:
   Kernels* kernels_;
-  OrderFreeSum squares_;
-  Index first_ = std::numeric_limits<Index>::max();
 };
 
 /// A unit's whole gradient while it is reduced, where that goes on beside the next unit's backward pass.
@@ -158,7 +159,7 @@ class GradientInFlight {
 };
 
 /// Judges a step: clipped or not, finite or not. Collective when it is not finite: then ranks agree on the first
-/// tensor, by its number in the model, whose gradient is not; `mine` is this rank's GradientScan::first_not_finite().
+/// tensor, by its number in the model, whose gradient is not; `mine` is this rank's ScanResult::first_not_finite.
 StepResult judge(const Context& context, double loss, const GradientNorm& norm, const std::vector<FlatUnit>& units,
                  Index mine);
 

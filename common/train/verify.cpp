@@ -69,6 +69,30 @@ void for_each_part(const Trainer& trainer, Show show) {
   });
 }
 
+/// Bytes of a device's memory in the host's: a block at a time.
+class HostBlock {
+ public:
+  explicit HostBlock(Device& device) : device_(device), bytes_(kBlock) {}
+
+  /// At most kBlock bytes, until the next call.
+  ConstArray of(ConstArray values) {
+    device_.download(bytes_.data(), values);
+    return {bytes_.data(), values.size, values.dtype};
+  }
+  /// Shows all values, block by block, with the place where each begins.
+  template <typename Show>
+  void for_each(ConstArray values, Show show) {
+    const Index most = kBlock / size_of(values.dtype);
+    for (Index begin = 0; begin < values.size; begin += most) {
+      show(begin, of(values.part(begin, std::min(most, values.size - begin))));
+    }
+  }
+
+ private:
+  Device& device_;
+  std::vector<std::byte> bytes_;
+};
+
 }  // namespace
 
 struct Verifier::Reference {
@@ -84,19 +108,20 @@ struct Verifier::Comparison {
     const TensorSpec* spec;
     ConstArray values;
   };
+  HostBlock block;
   std::map<std::array<Index, 3>, Tensor> tensors;  ///< by kind, tensor and its first element: units may hold parts
   Index step;
   double largest = 0;
   std::string first;  ///< the first difference, in words
   std::array<Index, kStateKinds> compared{};
 
-  Comparison(const Trainer& reference, Index t) : step(t) {
+  Comparison(const Trainer& reference, Device& device, Index t) : block(device), step(t) {
     for_each_part(reference, [&](StateKind kind, const TensorPart& part, ConstArray values) {
       tensors[{static_cast<Index>(kind), part.tensor->id, part.tensor_begin}] = {part.tensor, values};
     });
   }
 
-  /// Compares elements [begin, begin + size) of a tensor as rank `rank` keeps them.
+  /// Compares elements [begin, begin + size) of a tensor as rank `rank` keeps them: a block in host memory.
   void add(int rank, const Header& part, Index begin, ConstArray values) {
     const Index size = values.size;
     compared[part.kind] += size;
@@ -106,12 +131,11 @@ struct Verifier::Comparison {
     const Tensor& tensor = found->second;
     const Index at = begin - found->first[2];  // in the part of the tensor that the baseline's unit holds
     if (found->first[0] != part.kind || found->first[1] != part.tensor || at + size > tensor.values.size) return;
-    if (std::memcmp(values.data, tensor.values.part(at, size).data, static_cast<std::size_t>(values.bytes())) == 0) {
-      return;
-    }
+    const ConstArray wanted = block.of(tensor.values.part(at, size));
+    if (std::memcmp(values.data, wanted.data, static_cast<std::size_t>(values.bytes())) == 0) return;
     for (Index i = 0; i < size; ++i) {
       const float got = element(values, i);
-      const float expected = element(tensor.values, at + i);
+      const float expected = element(wanted, i);
       largest = std::max(largest, difference(got, expected));
       const bool bits_differ = std::bit_cast<std::uint32_t>(got) != std::bit_cast<std::uint32_t>(expected);
       if (!first.empty() || !bits_differ) continue;
@@ -132,8 +156,9 @@ struct Verifier::Comparison {
   }
 };
 
-Verifier::Verifier(const Ranks& ranks, const Options& options, Index world, const Sampler& sampler, bool exact)
-    : ranks_(ranks), exact_(exact), groups_count_(ranks.size / static_cast<int>(options.shard_group)) {
+Verifier::Verifier(const Ranks& ranks, const Options& options, Index world, const Sampler& sampler, Device& device,
+                   bool exact)
+    : ranks_(ranks), device_(device), exact_(exact), groups_count_(ranks.size / static_cast<int>(options.shard_group)) {
   on_rank0(ranks_, [&] {
     auto reference = std::make_unique<Reference>();
     reference->device = make_device(options);
@@ -174,10 +199,12 @@ void Verifier::check(Index t, const StepResult& mine, const Trainer& trainer) {
 
   // Rank 0 takes in all that the others send, whatever it finds, so that no rank is left sending.
   if (ranks_.rank == 0) {
-    Comparison comparison(*reference_->trainer, t);
+    Comparison comparison(*reference_->trainer, *reference_->device, t);
+    HostBlock mine_here(device_);
     for_each_part(trainer, [&](StateKind kind, const TensorPart& part, ConstArray values) {
       const Header header{static_cast<Index>(kind), part.tensor->id, part.tensor_begin, part.size, values.dtype};
-      comparison.add(0, header, part.tensor_begin, values);
+      mine_here.for_each(
+          values, [&](Index begin, ConstArray some) { comparison.add(0, header, part.tensor_begin + begin, some); });
     });
     for (int r = 1; r < ranks_.size; ++r) receive_state(r, comparison);
     largest_difference_ = comparison.largest;
@@ -192,17 +219,14 @@ void Verifier::check(Index t, const StepResult& mine, const Trainer& trainer) {
 }
 
 void Verifier::send_state(const Trainer& trainer) const {
+  HostBlock block(device_);
   const auto send = [&](const void* data, Index bytes) {
     check_mpi(MPI_Send(data, static_cast<int>(bytes), MPI_BYTE, 0, kTag, ranks_.comm), "MPI_Send");
   };
   for_each_part(trainer, [&](StateKind kind, const TensorPart& part, ConstArray values) {
     const Header header{static_cast<Index>(kind), part.tensor->id, part.tensor_begin, part.size, values.dtype};
     send(&header, sizeof header);
-    const Index block = kBlock / size_of(values.dtype);
-    for (Index done = 0; done < part.size; done += block) {
-      const ConstArray some = values.part(done, std::min(block, part.size - done));
-      send(some.data, some.bytes());
-    }
+    block.for_each(values, [&](Index, ConstArray some) { send(some.data, some.bytes()); });
   });
   const Header end;
   send(&end, sizeof end);

@@ -15,10 +15,10 @@ namespace zero {
 /// formulas: it has a device of its own and talks by MPI, whose waits no watchdog ends while rank 0 computes.
 class Verifier {
  public:
-  /// `world`: N, whose order of additions the baseline follows. The sampler outlives this. `exact`: the first
-  /// difference of a bit ends the run; else differences are measured (collectives that add in another order).
-  /// Collective.
-  Verifier(const Ranks& ranks, const Options& options, Index world, const Sampler& sampler, bool exact);
+  /// `world`: N, whose order of additions the baseline follows. The sampler and the program's device outlive this.
+  /// `exact`: the first difference of a bit ends the run; else differences are measured (collectives that add in
+  /// another order). Collective.
+  Verifier(const Ranks& ranks, const Options& options, Index world, const Sampler& sampler, Device& device, bool exact);
   ~Verifier();
   Verifier(const Verifier&) = delete;
   Verifier& operator=(const Verifier&) = delete;
@@ -40,6 +40,7 @@ class Verifier {
   void receive_state(int rank, Comparison& comparison) const;
 
   Ranks ranks_;
+  Device& device_;  // of the program
   bool exact_;
   int groups_count_;  ///< copies of what is sharded
   double largest_difference_ = 0;

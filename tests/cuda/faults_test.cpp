@@ -5,6 +5,7 @@
 
 #include "common/device/cuda/grid.h"
 #include "tests/cuda/gpu.h"
+#include "tests/fakes/cuda_on_host/control.h"
 
 namespace zero {
 namespace {
@@ -97,7 +98,7 @@ void expect_out_of_bounds(Index i, const std::string& fault) {
     EXPECT_EQ(fault_of(gpu), fault);
   };
   if (cuda_on_host::kAddressSanitizer) {
-    EXPECT_DEATH(run(), "heap-buffer-overflow") << i;
+    EXPECT_DEATH(run(), "use-after-poison") << i;
   } else {
     run();
   }
@@ -148,17 +149,30 @@ TEST(PlantedFaults, MemoryThatNobodyWroteReadsAsNan) {
   }
 }
 
-TEST(PlantedFaults, AWriteToFreedMemoryIsCaught) {
+TEST(PlantedFaults, AKernelThatIsGivenFreedMemoryIsCaught) {
+  Gpu gpu(Order::forward);
+  {
+    const test::DeviceMemory freed(4);
+    cuda::launch("write_at", write_at, {1, 1}, gpu.stream(), static_cast<float*>(freed.data()), Index{0});
+  }
+  EXPECT_EQ(fault_of(gpu), "kernel write_at: it uses device memory that was freed");
+}
+
+TEST(PlantedFaults, AWriteThatStraysIntoFreedMemoryIsCaught) {
   const auto run = [] {
     Gpu gpu(Order::forward);
+    const test::DeviceMemory live(4);
+    auto* const begin = static_cast<float*>(live.data());
+    Index away = 0;
     {
       const test::DeviceMemory freed(4);
-      cuda::launch("write_at", write_at, {1, 1}, gpu.stream(), static_cast<float*>(freed.data()), Index{0});
+      away = static_cast<float*>(freed.data()) - begin;
     }
+    cuda::launch("write_at", write_at, {1, 1}, gpu.stream(), begin, away);
     EXPECT_EQ(fault_of(gpu), "kernel write_at: a write to freed memory");
   };
   if (cuda_on_host::kAddressSanitizer) {
-    EXPECT_DEATH(run(), "heap-use-after-free");
+    EXPECT_DEATH(run(), "use-after-poison");
   } else {
     run();
   }

@@ -10,17 +10,10 @@
 #include "common/device/cuda/cuda_kernels.h"
 #include "common/device/cuda/cuda_products.h"
 #include "common/device/cuda/runtime.h"
+#include "tests/cuda/adversary.h"
 #include "tests/device/views.h"
-#include "tests/fakes/cuda_on_host/control.h"
 
 namespace zero::test {
-
-using cuda_on_host::Order;
-
-constexpr Order kOrders[] = {Order::forward, Order::reverse, Order::shuffled};
-inline const char* name(Order order) {
-  return order == Order::forward ? "forward" : order == Order::reverse ? "reverse" : "shuffled";
-}
 
 /// Device memory of exactly `bytes` bytes; none for 0.
 class DeviceMemory {
@@ -99,7 +92,7 @@ class OnDevice {
 class Gpu {
  public:
   explicit Gpu(Order order) : scratch_(static_cast<std::size_t>(CudaKernels::scratch_bytes())) {
-    cuda_on_host::set_order(order);
+    set_order(order);
     kernels.check_indices();
   }
 

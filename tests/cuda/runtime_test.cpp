@@ -7,6 +7,7 @@
 
 #include "common/base/error.h"
 #include "tests/cuda/gpu.h"
+#include "tests/fakes/cuda_on_host/control.h"
 
 namespace zero {
 namespace {

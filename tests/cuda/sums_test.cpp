@@ -55,13 +55,14 @@ void expect_sums_of_the_cpu(const std::vector<T>& in, Order order) {
   Gpu gpu(order);
   const ConstArray on_host = view(in), on_device = gpu.place(in);
   OrderFreeSum expected, got;
-  cpu.sum_of_squares(expected, on_host);
-  gpu.kernels.sum_of_squares(got, on_device);
+  expected.add(scanned(cpu, on_host).squares);
+  got.add(scanned(gpu.kernels, on_device).squares);
   EXPECT_EQ(std::bit_cast<std::uint64_t>(got.value() + 0.0), std::bit_cast<std::uint64_t>(expected.value() + 0.0));
-  cpu.sum_of_squares(expected, on_host);
-  gpu.kernels.sum_of_squares(got, on_device);  // added to what is there
+  gpu.kernels.scan(on_device, 1);  // added to what is there
+  expected.add(scanned(cpu, on_host).squares);
+  got = gpu.kernels.end_scan().squares;
   EXPECT_EQ(std::bit_cast<std::uint64_t>(got.value() + 0.0), std::bit_cast<std::uint64_t>(expected.value() + 0.0));
-  EXPECT_EQ(gpu.kernels.first_non_finite(on_device), cpu.first_non_finite(on_host));
+  EXPECT_EQ(scanned(gpu.kernels, on_device).first_not_finite, scanned(cpu, on_host).first_not_finite);
   const double sum = cpu.sum_in_order(on_host), sum_got = gpu.kernels.sum_in_order(on_device);
   EXPECT_TRUE(std::isnan(sum) ? std::isnan(sum_got) : sum == sum_got) << sum_got << " and not " << sum;
   Digest digest, digest_got;
@@ -89,15 +90,29 @@ TEST(CudaSums, OfMoreElementsThanThreadsAreThoseOfTheCpu) {
   expect_sums_of_the_cpu(finite(wild(kStrides, 5)), Order::shuffled);
 }
 
-TEST(CudaSums, FindTheFirstOfSeveralElementsThatAreNotFinite) {
+TEST(CudaSums, FindTheFirstOfSeveralTensorsThatAreNotFinite) {
   for (const Order order : kOrders) {
     Gpu gpu(order);
     std::vector<float> v = values(kStrides, 1);
-    for (const Index at : {kStrides - 1, kStrides - 2, Index{100000}, Index{77777}, Index{0}}) {
+    const auto first = [&] {
+      const ConstArray in = gpu.place(std::as_const(v));
+      gpu.kernels.begin_scan();
+      for (const Index tensor : {9, 2, 5}) gpu.kernels.scan(in.part(tensor * 320, kStrides - tensor * 320), tensor);
+      const Index found = gpu.kernels.end_scan().first_not_finite;
+      gpu.place.finish();
+      return found;
+    };
+    EXPECT_EQ(first(), ScanResult::kNone);
+    for (const auto& [at, tensor] : std::initializer_list<std::pair<Index, Index>>{{kStrides - 1, 2},
+                                                                                   {kStrides - 2, 2},
+                                                                                   {1700, 2},
+                                                                                   {700, 2},
+                                                                                   {100, ScanResult::kNone},
+                                                                                   {0, ScanResult::kNone}}) {
+      v = values(kStrides, 1);
       v[static_cast<std::size_t>(at)] =
           at % 2 == 0 ? std::numeric_limits<float>::quiet_NaN() : -std::numeric_limits<float>::infinity();
-      EXPECT_EQ(gpu.kernels.first_non_finite(gpu.place(std::as_const(v))), at) << name(order);
-      gpu.place.finish();
+      EXPECT_EQ(first(), tensor) << name(order) << " " << at;
     }
   }
 }

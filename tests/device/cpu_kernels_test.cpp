@@ -13,6 +13,8 @@ namespace zero {
 namespace {
 
 using test::bits;
+using test::first_not_finite;
+using test::scanned;
 using test::values;
 using test::view;
 
@@ -116,11 +118,11 @@ TEST_P(EveryIsa, SumsSquaresByBlocksOf32) {
         block += static_cast<double>(in[i]) * static_cast<double>(in[i]);
       expected.add(block);
     }
-    kernels.sum_of_squares(sum, view(in));
+    sum.add(scanned(kernels, view(in)).squares);
     EXPECT_EQ(sum.value(), expected.value()) << n;
     const Index cut = n / 64 * 32;  // a slice begins at a multiple of 32
-    kernels.sum_of_squares(parts, view(in).part(cut, n - cut));
-    kernels.sum_of_squares(parts, view(in).part(0, cut));
+    parts.add(scanned(kernels, view(in).part(cut, n - cut)).squares);
+    parts.add(scanned(kernels, view(in).part(0, cut)).squares);
     EXPECT_EQ(parts.value(), expected.value()) << n;
   }
 }
@@ -128,15 +130,15 @@ TEST_P(EveryIsa, SumsSquaresByBlocksOf32) {
 TEST_P(EveryIsa, SquaresOfLargeFiniteNumbersStayFiniteAndOthersShow) {
   std::vector<float> in(100, 1e30F);
   OrderFreeSum sum;
-  kernels.sum_of_squares(sum, view(in));
+  sum.add(scanned(kernels, view(in)).squares);
   EXPECT_NEAR(sum.value(), 1e62, 1e56);
   in[50] = -kInfinity;
   OrderFreeSum infinite;
-  kernels.sum_of_squares(infinite, view(in));
+  infinite.add(scanned(kernels, view(in)).squares);
   EXPECT_EQ(infinite.value(), std::numeric_limits<double>::infinity());
   in[99] = kNan;
   OrderFreeSum undefined;
-  kernels.sum_of_squares(undefined, view(in));
+  undefined.add(scanned(kernels, view(in)).squares);
   EXPECT_TRUE(std::isnan(undefined.value()));
 }
 
@@ -147,15 +149,21 @@ TEST_P(EveryIsa, SumsInOrder) {
   EXPECT_EQ(kernels.sum_in_order(view(in)), expected);
 }
 
-TEST_P(EveryIsa, FindsTheFirstElementThatIsNotFinite) {
-  std::vector<float> in = values(2000, 3, 3e38F);
-  in[5] = std::numeric_limits<float>::denorm_min();
-  in[6] = std::numeric_limits<float>::max();
-  EXPECT_EQ(kernels.first_non_finite(view(in)), -1);
-  EXPECT_EQ(kernels.first_non_finite(view(in).part(0, 0)), -1);
+TEST_P(EveryIsa, ScansFindTheSmallestNumberOfATensorThatIsNotFinite) {
   for (const std::size_t at : {1999U, 1024U, 513U, 512U, 511U, 33U, 0U}) {
+    std::vector<float> in = values(2000, 3, 3e38F);
+    in[5] = std::numeric_limits<float>::denorm_min();
+    in[6] = std::numeric_limits<float>::max();
+    const auto first = [&] {
+      kernels.begin_scan();
+      for (const Index tensor : {7, 3, 5}) kernels.scan(view(in).part(tensor * 64, 2000 - tensor * 64), tensor);
+      return kernels.end_scan().first_not_finite;
+    };
+    EXPECT_EQ(first(), ScanResult::kNone);
     in[at] = at % 3 == 0 ? kNan : at % 3 == 1 ? kInfinity : -kInfinity;
-    EXPECT_EQ(kernels.first_non_finite(view(in)), static_cast<Index>(at));
+    EXPECT_EQ(first(), at >= 3 * 64 ? 3 : ScanResult::kNone);
+    EXPECT_EQ(scanned(kernels, view(in)).first_not_finite, 0);
+    EXPECT_EQ(scanned(kernels, view(in).part(0, 0)).first_not_finite, ScanResult::kNone);
   }
 }
 
@@ -254,7 +262,7 @@ TEST_P(EveryIsa, AdamWHidesNoNan) {
   g[7] = kNan;
   g[32] = kInfinity;
   kernels.adamw(view(p), view(m), view(v), view(g), {}, {.learning_rate = 0.1F, .beta1 = 0.9F, .beta2 = 0.9F});
-  EXPECT_EQ(kernels.first_non_finite(view(p)), 7);
+  EXPECT_EQ(first_not_finite(view(p)), 7);
   EXPECT_FALSE(std::isfinite(m[32]));
   EXPECT_FALSE(std::isfinite(v[32]));
 }

@@ -11,6 +11,7 @@ namespace zero {
 namespace {
 
 using test::bits;
+using test::first_not_finite;
 using test::values;
 using test::view;
 
@@ -249,24 +250,24 @@ TEST_P(EveryLayer, NothingThatIsNotFiniteIsHidden) {
       std::vector<float> logits = row;
       kernels.cross_entropy(view(one), view(logits), &target, 1.0F, 1, kSize);
       EXPECT_FALSE(std::isfinite(one[0])) << bad << " at " << at;
-      EXPECT_GE(kernels.first_non_finite(view(logits)), 0) << bad << " at " << at;
+      EXPECT_GE(first_not_finite(view(logits)), 0) << bad << " at " << at;
 
       std::vector<float> scores(z(kSize * kSize), 0.5F);
       std::copy(row.begin(), row.end(), scores.end() - kSize);
       kernels.causal_softmax_forward(view(scores), 0.5F, 1, kSize);
-      EXPECT_GE(kernels.first_non_finite(view(scores).part(kSize * (kSize - 1), kSize)), 0) << bad << " at " << at;
-      EXPECT_EQ(kernels.first_non_finite(view(scores).part(0, kSize * (kSize - 1))), -1) << "other rows are untouched";
+      EXPECT_GE(first_not_finite(view(scores).part(kSize * (kSize - 1), kSize)), 0) << bad << " at " << at;
+      EXPECT_EQ(first_not_finite(view(scores).part(0, kSize * (kSize - 1))), -1) << "other rows are untouched";
 
       std::vector<float> out(z(kSize));
       kernels.layernorm_forward(view(out), view(one), view(two), view(row), view(weight), view(bias), 1, kSize);
-      EXPECT_GE(kernels.first_non_finite(view(out)), 0) << bad << " at " << at;
+      EXPECT_GE(first_not_finite(view(out)), 0) << bad << " at " << at;
 
       std::vector<float> pre = row;
       kernels.bias_gelu_forward(view(out), view(pre), view(bias), 1, kSize);
-      EXPECT_EQ(kernels.first_non_finite(view(out)), at) << bad;
+      EXPECT_EQ(first_not_finite(view(out)), at) << bad;
       std::vector<float> back = values(kSize, 4);
       kernels.gelu_backward(view(back), view(row));
-      EXPECT_EQ(kernels.first_non_finite(view(back)), at) << bad;
+      EXPECT_EQ(first_not_finite(view(back)), at) << bad;
     }
   }
 }

@@ -56,9 +56,9 @@ Outputs run_every_kernel(Kernels& kernels, Place& place, Index n) {
     kernels.fill_normal(place(t), 5, 6, 7, 0.5F);
     keep(t);
 
-    OrderFreeSum squares;
-    kernels.sum_of_squares(squares, place(a));
-    out.push_back({static_cast<float>(squares.value()), static_cast<float>(kernels.first_non_finite(place(a)))});
+    const ScanResult found = scanned(kernels, place(a));
+    out.push_back(
+        {static_cast<float>(found.squares.value()), found.first_not_finite == ScanResult::kNone ? -1.0F : 0.0F});
     Digest digest;
     kernels.digest(digest, place(a), 3, 1);
     out.emplace_back();
@@ -199,8 +199,8 @@ inline std::string digest_of(Kernels& kernels, const Outputs& outputs) {
 /// that an implementation, compiler, optimisation level or processor cannot agree with itself only.
 constexpr Index kDigestedRow = 257;
 template <class T>
-inline constexpr const char* kDigest = "155646c59149259c6a318fdf7d5bcd4f";
+inline constexpr const char* kDigest = "9292fbde01c586432f7cd16eeca727bc";
 template <>
-inline constexpr const char* kDigest<Bf16> = "fd15a41da077a0987d08ef277d81e250";
+inline constexpr const char* kDigest<Bf16> = "0f6351b713bf8a2a6cac477f7b83ddb3";
 
 }  // namespace zero::test

@@ -10,6 +10,7 @@
 #include "common/base/random.h"
 #include "common/device/array.h"
 #include "common/device/cpu_isa.h"
+#include "common/device/kernels.h"
 #include "common/device/scalar_math.h"
 
 namespace zero::test {
@@ -56,6 +57,23 @@ inline std::vector<std::uint32_t> bits(const std::vector<float>& v) {
 }
 
 inline std::vector<std::uint32_t> bits(const std::vector<Bf16>& v) { return bits(widened(v)); }
+
+/// What kernels find in one view, of tensor 0.
+inline ScanResult scanned(Kernels& kernels, ConstArray in) {
+  kernels.begin_scan();
+  kernels.scan(in, 0);
+  return kernels.end_scan();
+}
+
+/// The index of the first element of host memory that is not finite, or -1.
+inline Index first_not_finite(ConstArray in) {
+  for (Index i = 0; i < in.size; ++i) {
+    const float x = in.dtype == Dtype::fp32 ? static_cast<const float*>(in.data)[i]
+                                            : to_float(static_cast<const Bf16*>(in.data)[i]);
+    if (!std::isfinite(x)) return i;
+  }
+  return -1;
+}
 
 /// The instruction sets that this machine and build have.
 inline std::vector<CpuIsa> isas() {

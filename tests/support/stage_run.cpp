@@ -116,6 +116,7 @@ std::string RunSetting::describe() const {
   note(shard_group != 0, fmt::format("shard group={}", shard_group));
   note(prefetch != 1, fmt::format("prefetch={}", prefetch));
   note(!reshard_after_forward, "no reshard");
+  note(gpu, "gpu");
   note(products == ProductKind::library, "library products");
   note(collectives == CollectiveKind::ring, "ring");
   note(collectives == CollectiveKind::native, "native");
@@ -127,8 +128,19 @@ std::string RunSetting::describe() const {
   return text;
 }
 
+namespace {
+
+std::unique_ptr<Device> make_device(const RunSetting& setting, MPI_Comm ranks) {
+  if (!setting.gpu) return make_cpu_device(setting.products, 1);
+  int rank = 0;
+  if (ranks != MPI_COMM_SELF) check_mpi(MPI_Comm_rank(ranks, &rank), "MPI_Comm_rank");
+  return make_cuda_device(setting.products, rank);
+}
+
+}  // namespace
+
 Run::Run(const RunSetting& setting, MPI_Comm ranks, std::unique_ptr<Device> device)
-    : device_(device ? std::move(device) : make_cpu_device(setting.products, 1)) {
+    : device_(device ? std::move(device) : make_device(setting, ranks)) {
   const bool alone = setting.stage == Stage::baseline;
   GroupSetting groups;
   groups.shard_group = setting.shard_group;
@@ -227,6 +239,7 @@ formula::Formula expected(const RunSetting& setting) {
   s.shard_group = setting.shard_group;
   s.ring = setting.collectives == CollectiveKind::ring;
   s.native = setting.collectives == CollectiveKind::native;
+  s.gpu = setting.gpu;
   s.library_products = setting.products == ProductKind::library;
   s.tiles = setting.tiles;
   s.delayed_update = setting.delay_after.has_value();

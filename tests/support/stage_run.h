@@ -41,6 +41,7 @@ struct RunSetting {
   Dtype dtype = Dtype::fp32;
   bool checkpoint_activations = false;
   double dropout = 0;
+  bool gpu = false;  ///< the CUDA backend, of the test's build
   ProductKind products = ProductKind::canonical;
   CollectiveKind collectives = CollectiveKind::canonical;
   TransportKind transport = TransportKind::automatic;
@@ -77,7 +78,7 @@ struct RunRecord {
 /// Everything of a run, built but not yet stepping. Collective.
 class Run {
  public:
-  /// `device`: by default a CPU device of one thread.
+  /// `device`: by default a CPU device of one thread, or with `gpu` a CUDA device.
   Run(const RunSetting& setting, MPI_Comm ranks, std::unique_ptr<Device> device = nullptr);
   Trainer& trainer() { return *trainer_; }
   Context& context() { return *context_; }

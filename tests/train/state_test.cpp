@@ -41,7 +41,7 @@ class StateTest : public ::testing::Test {
   /// Takes `steps` steps beside the baseline; the sentence of the difference found, or "equal".
   std::string verify(Index steps, bool exact = true) {
     const std::unique_ptr<FakeTrainer> mine = trainer();
-    Verifier verifier(ranks_, options_, ranks_.size, sampler_, exact);
+    Verifier verifier(ranks_, options_, ranks_.size, sampler_, *device_, exact);
     try {
       verifier.check(0, {}, *mine);
       for (Index t = 1; t <= steps; ++t) verifier.check(t, mine->train_step(t), *mine);

@@ -232,7 +232,7 @@ TEST(Judge, AllRanksNameTheFirstTensorWhoseGradientIsNotFiniteWhoeverKeepsIt) {
       for (Index u = 0; u < std::ssize(units); ++u) {
         scan.add(units[u], units[u].slice_begin(rank()), slices[u].array());
       }
-      return judge(run.context(), loss, {inf, 1}, units, scan.first_not_finite());
+      return judge(run.context(), loss, {inf, 1}, units, scan.end().first_not_finite);
     };
     for (Index u = 0; u < std::ssize(units); ++u) {
       for (Index i = 0; i < std::ssize(units[u].tensors()); ++i) {

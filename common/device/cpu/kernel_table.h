@@ -30,8 +30,6 @@ struct KernelTable {
   void (*merge_sums)(T* out, const Term* terms, std::size_t terms_count, float divisor, std::size_t n);
   /// sums[b] = the sum of squares, in rising order, of the b-th block of 32 of the n elements; the last may be short.
   void (*block_squares)(double* sums, const T* in, std::size_t n);
-  /// n when all are finite.
-  std::size_t (*first_non_finite)(const T* in, std::size_t n);
   /// Adds to *low and *high (one number modulo 2^128) the hashes of all elements.
   void (*digest)(std::uint64_t* low, std::uint64_t* high, const T* in, std::uint64_t tensor, std::uint64_t first,
                  std::size_t n);

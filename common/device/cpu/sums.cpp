@@ -167,20 +167,6 @@ inline bool not_finite(T x) {
 }
 
 template <class T>
-std::size_t first_non_finite(const T* in, std::size_t n) {
-  for (std::size_t begin = 0; begin < n; begin += kPiece) {
-    const std::size_t end = n - begin < kPiece ? n : begin + kPiece;
-    std::uint32_t any = 0;
-    for (std::size_t i = begin; i < end; ++i) any |= not_finite(in[i]) ? 1U : 0U;
-    if (any == 0) continue;
-    for (std::size_t i = begin; i < end; ++i) {
-      if (not_finite(in[i])) return i;
-    }
-  }
-  return n;
-}
-
-template <class T>
 void digest(std::uint64_t* low, std::uint64_t* high, const T* in, std::uint64_t tensor, std::uint64_t first,
             std::size_t n) {
   const std::uint64_t key = tensor_key(tensor);
@@ -202,7 +188,6 @@ void add_kernels(KernelTable<T>& table) {
   table.tree_sum = tree_sum<T>;
   table.merge_sums = merge_sums<T>;
   table.block_squares = block_squares<T>;
-  table.first_non_finite = first_non_finite<T>;
   table.digest = digest<T>;
 }
 

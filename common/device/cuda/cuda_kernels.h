@@ -3,15 +3,15 @@
 /// The kernels of the CUDA backend: checks and launches.
 
 #include "common/base/order_free_digits.h"
-#include "common/device/cuda/runtime.h"
+#include "common/device/cuda/queues.h"
 #include "common/device/kernels.h"
 #include "common/device/scalar_math.h"
 
 namespace zero {
 
-/// Kernels on one stream of a GPU, with the bits that CpuKernels gives. Views, tokens and targets are in device memory.
-/// A call queues its work and returns; those that return or add to a number on the host (sum_of_squares(),
-/// sum_in_order(), first_non_finite(), digest()) wait for it.
+/// Kernels on a GPU, with the bits that CpuKernels gives. Views, tokens and targets are in device memory. A call queues
+/// its work on the present stream and returns; those that return or add to a number on the host (end_scan(),
+/// sum_in_order(), digest()) wait for that stream, and for no other.
 ///
 /// A view that is too short or of the wrong type is a mistake of the caller: std::logic_error. So is a token or target
 /// outside its table, which is found on the device: no memory outside a table is touched, what depends on it is NaN
@@ -23,10 +23,11 @@ class CudaKernels final : public Kernels {
   /// The most terms of tree_sum() and merge_sums(), whose addresses travel with the launch; more are a mistake.
   static constexpr int kMostTerms = 256;
 
-  /// `scratch`: device memory of scratch_bytes() bytes, aligned to 8. It and the stream must outlive these kernels.
-  CudaKernels(cudaStream_t stream, void* scratch);
+  /// `scratch`: device memory of scratch_bytes() bytes, aligned to 8. It and the streams must outlive these kernels.
+  CudaKernels(cuda::PresentStream stream, void* scratch);
 
-  /// Waits for all that was queued. Throws std::logic_error when a kernel met a token or target outside its table.
+  /// Waits for all that was queued on the present stream. Throws std::logic_error when a kernel met a token or target
+  /// outside its table.
   void check_indices();
 
   void copy(Array out, ConstArray in) override;
@@ -34,9 +35,10 @@ class CudaKernels final : public Kernels {
   void fill_normal(Array out, std::uint64_t seed, Index tensor, Index first, float standard_deviation) override;
   void tree_sum(Array out, std::span<const ConstArray> terms) override;
   void merge_sums(Array out, std::span<const ConstArray> terms, float divisor) override;
-  void sum_of_squares(OrderFreeSum& sum, ConstArray in) override;
+  void begin_scan() override;
+  void scan(ConstArray in, Index tensor) override;
+  ScanResult end_scan() override;
   double sum_in_order(ConstArray in) override;
-  Index first_non_finite(ConstArray in) override;
   void digest(Digest& digest, ConstArray in, Index tensor, Index first) override;
   void adamw(Array parameters, Array momentum, Array variance, ConstArray gradients, Array rounded,
              const AdamWStep& step) override;
@@ -66,7 +68,7 @@ class CudaKernels final : public Kernels {
   struct Results {
     OrderFreeDigits squares;
     HashSum hashes;
-    std::uint64_t first_non_finite;
+    std::uint64_t first_not_finite;  ///< number of a tensor; all bits set: none
     double sum;
     std::uint32_t bad_index;  ///< not 0 once a token or target was outside its table
   };
@@ -76,7 +78,7 @@ class CudaKernels final : public Kernels {
   /// The results, when all that was queued is done. Throws std::logic_error as check_indices() does.
   Results results();
 
-  cudaStream_t stream_;
+  cuda::PresentStream stream_;
   Results* device_;  ///< in device memory
 };
 

@@ -88,7 +88,7 @@ Lines<T> columns_of(const Matrix& b, Index n) {
 
 class CanonicalProducts final : public Products {
  public:
-  explicit CanonicalProducts(cudaStream_t stream) : stream_(stream) {}
+  explicit CanonicalProducts(PresentStream stream) : stream_(stream) {}
 
   void multiply(Array out, Index ld_out, Matrix a, Matrix b, Index m, Index n, Index k) override {
     require_dtypes(out, a, b);
@@ -107,13 +107,13 @@ class CanonicalProducts final : public Products {
   [[nodiscard]] std::string description() const override { return "canonical"; }
 
  private:
-  cudaStream_t stream_;
+  PresentStream stream_;
 };
 
 }  // namespace
 }  // namespace cuda
 
-std::unique_ptr<Products> make_cuda_canonical_products(cudaStream_t stream) {
+std::unique_ptr<Products> make_cuda_canonical_products(cuda::PresentStream stream) {
   return std::make_unique<cuda::CanonicalProducts>(stream);
 }
 

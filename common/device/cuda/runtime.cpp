@@ -41,11 +41,14 @@ int count_devices() {
   return count;
 }
 
-Stream::Stream() { check(cudaStreamCreateWithFlags(&handle_, cudaStreamNonBlocking), "cudaStreamCreateWithFlags"); }
+Stream::Stream(Priority priority) {
+  int usual = 0, high = 0;
+  check(cudaDeviceGetStreamPriorityRange(&usual, &high), "cudaDeviceGetStreamPriorityRange");
+  check(cudaStreamCreateWithPriority(&handle_, cudaStreamNonBlocking, priority == Priority::high ? high : usual),
+        "cudaStreamCreateWithPriority");
+}
 
 Stream::~Stream() { cudaStreamDestroy(handle_); }
-
-void Stream::synchronize() const { check(cudaStreamSynchronize(handle_), "cudaStreamSynchronize"); }
 
 void read_back(void* host, const void* device, std::size_t bytes, cudaStream_t stream) {
   check(cudaMemcpyAsync(host, device, bytes, cudaMemcpyDeviceToHost, stream), "cudaMemcpyAsync");

@@ -19,17 +19,18 @@ void check(cudaError_t status, const char* call);
 /// How many GPUs there are. Throws UnusableInput, with the reason, when there is none.
 int count_devices();
 
-/// A queue of work on the current device: what is queued runs in order, beside the host. Must outlive what uses it.
+/// A queue of work on the current device: what is queued runs in order, beside the host and other queues. Must outlive
+/// what uses it.
 class Stream {
  public:
-  Stream();
+  /// Where queues have work at the same time, blocks of threads of a `high` one begin first.
+  enum class Priority { usual, high };
+  explicit Stream(Priority priority = Priority::usual);
   ~Stream();
   Stream(const Stream&) = delete;
   Stream& operator=(const Stream&) = delete;
 
   [[nodiscard]] cudaStream_t handle() const { return handle_; }
-  /// Returns when all that was queued is done; throws what check() throws for a kernel that failed.
-  void synchronize() const;
 
  private:
   cudaStream_t handle_ = nullptr;

@@ -81,10 +81,11 @@ Terms terms_of(std::span<const ConstArray> terms, Index size) {
 
 constexpr Index kBlockOfSquares = 32;
 
-/// A thread for each block of 32 elements. The digits of a thread block add up in its shared memory before they go to
-/// the total, so that few threads meet there.
+/// A thread for each block of 32 elements of a tensor. The digits of a thread block add up in its shared memory before
+/// they go to the total, so that few threads meet there.
 template <class T>
-__global__ void sum_of_squares(OrderFreeDigits* total, const T* in, Index n) {
+__global__ void scan(OrderFreeDigits* total, std::uint64_t* first_not_finite, const T* in, std::uint64_t tensor,
+                     Index n) {
   OrderFreeDigits& mine = *shared_memory<OrderFreeDigits>();
   if (threadIdx.x < kOrderFreeDigits) mine.digit[threadIdx.x] = 0;
   if (threadIdx.x == 0) mine.infinities = mine.nans = 0;
@@ -107,6 +108,10 @@ __global__ void sum_of_squares(OrderFreeDigits* total, const T* in, Index n) {
   if (threadIdx.x == 0) {
     atomic_add(total->infinities, mine.infinities);
     atomic_add(total->nans, mine.nans);
+    // A block's sum of squares is as finite as its elements: it has room for the squares of them all.
+    if (mine.infinities + mine.nans > 0) {
+      atomicMin(reinterpret_cast<Atomic*>(first_not_finite), static_cast<Atomic>(tensor));
+    }
   }
 }
 
@@ -125,17 +130,6 @@ __global__ void sum_in_order(double* out, const T* in, Index n) {
     __syncthreads();
   }
   if (threadIdx.x == 0) *out = sum;
-}
-
-/// `first` must hold the largest number before.
-template <class T>
-__global__ void first_non_finite(std::uint64_t* first, const T* in, Index n) {
-  for (Index i = first_element(); i < n; i += element_stride()) {
-    if ((bits_of(to_float(in[i])) & 0x7F800000U) == 0x7F800000U) {
-      atomicMin(reinterpret_cast<Atomic*>(first), static_cast<Atomic>(i));
-      return;  // the others of this thread come later
-    }
-  }
 }
 
 template <class T>
@@ -162,7 +156,7 @@ __global__ void digest(HashSum* total, const T* in, std::uint64_t tensor, std::u
 }  // namespace
 }  // namespace cuda
 
-CudaKernels::CudaKernels(cudaStream_t stream, void* scratch)
+CudaKernels::CudaKernels(cuda::PresentStream stream, void* scratch)
     : stream_(stream), device_(static_cast<Results*>(scratch)) {
   set_bytes(device_, 0, sizeof(Results));
 }
@@ -173,7 +167,7 @@ void CudaKernels::set_bytes(void* result, int byte, std::size_t bytes) {
 
 CudaKernels::Results CudaKernels::results() {
   Results host;
-  cuda::read_back(&host, device_, sizeof host, stream_);
+  stream_.read_back(&host, device_, sizeof host);
   require(host.bad_index == 0, "a token or target outside its table");
   return host;
 }
@@ -196,15 +190,26 @@ void CudaKernels::merge_sums(Array out, std::span<const ConstArray> terms, float
   });
 }
 
-void CudaKernels::sum_of_squares(OrderFreeSum& sum, ConstArray in) {
+void CudaKernels::begin_scan() {
   set_bytes(&device_->squares, 0, sizeof device_->squares);
+  set_bytes(&device_->first_not_finite, 0xFF, sizeof device_->first_not_finite);
+}
+
+void CudaKernels::scan(ConstArray in, Index tensor) {
   cuda::Grid grid = cuda::element_grid(divide_up(in.size, cuda::kBlockOfSquares));
   grid.shared_bytes = sizeof(OrderFreeDigits);
   cuda::with_type(in.dtype, [&]<class T>(T) {
-    cuda::launch("sum_of_squares", cuda::sum_of_squares<T>, grid, stream_, &device_->squares, elements<T>(in, in.size),
-                 in.size);
+    cuda::launch("scan", cuda::scan<T>, grid, stream_, &device_->squares, &device_->first_not_finite,
+                 elements<T>(in, in.size), static_cast<std::uint64_t>(tensor), in.size);
   });
-  sum.add(results().squares);
+}
+
+ScanResult CudaKernels::end_scan() {
+  const Results found = results();
+  ScanResult result;
+  result.squares.add(found.squares);
+  if (found.first_not_finite != ~std::uint64_t{0}) result.first_not_finite = static_cast<Index>(found.first_not_finite);
+  return result;
 }
 
 double CudaKernels::sum_in_order(ConstArray in) {
@@ -216,15 +221,6 @@ double CudaKernels::sum_in_order(ConstArray in) {
                  in.size);
   });
   return results().sum;
-}
-
-Index CudaKernels::first_non_finite(ConstArray in) {
-  set_bytes(&device_->first_non_finite, 0xFF, sizeof device_->first_non_finite);
-  cuda::with_type(in.dtype, [&]<class T>(T) {
-    cuda::launch("first_non_finite", cuda::first_non_finite<T>, cuda::element_grid(in.size), stream_,
-                 &device_->first_non_finite, elements<T>(in, in.size), in.size);
-  });
-  return static_cast<Index>(results().first_non_finite);  // all bits set: -1
 }
 
 void CudaKernels::digest(Digest& digest, ConstArray in, Index tensor, Index first) {

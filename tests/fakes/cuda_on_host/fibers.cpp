@@ -4,6 +4,7 @@
 #include <ucontext.h>
 #include <unistd.h>
 
+#include <csetjmp>
 #include <cstddef>
 #include <new>
 #include <stdexcept>
@@ -21,9 +22,28 @@ namespace {
 
 constexpr std::size_t kStackBytes = 256 * 1024;
 
+/// A place to go on from. swapcontext() would save the signal mask too, by a system call; so it only enters a new
+/// stack, from where _longjmp() goes on. AddressSanitizer takes a longjmp for one on the same stack and does without.
+struct Place {
+  ucontext_t context;
+  jmp_buf jump;
+  bool entered = false;  ///< `jump` is set
+};
+
+void change(Place& from, Place& to) {
+  if (kAddressSanitizer) {
+    swapcontext(&from.context, &to.context);
+    return;
+  }
+  from.entered = true;
+  if (_setjmp(from.jump) != 0) return;
+  if (to.entered) _longjmp(to.jump, 1);
+  setcontext(&to.context);
+}
+
 /// Who resumed the fiber that runs.
 struct Resumer {
-  ucontext_t context;
+  Place place;
   const void* bottom = nullptr;
   std::size_t size = 0;
 };
@@ -33,7 +53,7 @@ Fiber* running = nullptr;
 }  // namespace
 
 struct Fiber::Stack {
-  ucontext_t context;
+  Place place;
   void* memory;
   void* sanitizer = nullptr;
   const std::size_t guard = static_cast<std::size_t>(sysconf(_SC_PAGESIZE));
@@ -41,11 +61,11 @@ struct Fiber::Stack {
   Stack() : memory(mmap(nullptr, kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0)) {
     if (memory == MAP_FAILED) throw std::bad_alloc();
     mprotect(memory, guard, PROT_NONE);  // a stack that grows too far ends the program
-    getcontext(&context);
-    context.uc_stack.ss_sp = bottom();
-    context.uc_stack.ss_size = size();
-    context.uc_link = nullptr;
-    makecontext(&context, Fiber::run, 0);
+    getcontext(&place.context);
+    place.context.uc_stack.ss_sp = bottom();
+    place.context.uc_stack.ss_size = size();
+    place.context.uc_link = nullptr;
+    makecontext(&place.context, Fiber::run, 0);
   }
   ~Stack() { munmap(memory, kStackBytes); }
   Stack(const Stack&) = delete;
@@ -67,7 +87,7 @@ void Fiber::resume() {
   running = this;
   void* saved = nullptr;
   if (kAddressSanitizer) __sanitizer_start_switch_fiber(&saved, stack_->bottom(), stack_->size());
-  swapcontext(&resumer.context, &stack_->context);
+  change(resumer.place, stack_->place);
   if (kAddressSanitizer) __sanitizer_finish_switch_fiber(saved, nullptr, nullptr);
   running = nullptr;
 }
@@ -77,7 +97,7 @@ Fiber& Fiber::current() { return *running; }
 void Fiber::pause() {
   Fiber& self = *running;
   if (kAddressSanitizer) __sanitizer_start_switch_fiber(&self.stack_->sanitizer, resumer.bottom, resumer.size);
-  swapcontext(&self.stack_->context, &resumer.context);
+  change(self.stack_->place, resumer.place);
   if (kAddressSanitizer) {
     __sanitizer_finish_switch_fiber(self.stack_->sanitizer, &resumer.bottom, &resumer.size);
   }

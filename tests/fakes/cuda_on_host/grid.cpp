@@ -8,21 +8,16 @@
 #include <utility>
 #include <vector>
 
-#include "tests/fakes/cuda_on_host/control.h"
+#include "tests/fakes/cuda_on_host/asan.h"
+#include "tests/fakes/cuda_on_host/device.h"
 #include "tests/fakes/cuda_on_host/fibers.h"
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__clang__)
-#include <sanitizer/asan_interface.h>
-#else
-#define ASAN_POISON_MEMORY_REGION(begin, bytes) ((void)(begin), (void)(bytes))
-#define ASAN_UNPOISON_MEMORY_REGION(begin, bytes) ((void)(begin), (void)(bytes))
-#endif
+#include "tests/fakes/cuda_on_host/settings.h"
 
 uint3 threadIdx, blockIdx;
 dim3 blockDim, gridDim;
 
 namespace {
-constexpr std::size_t kWatched = 1024;  // bytes past the shared memory; AddressSanitizer watches all
+constexpr std::size_t kWatched = 512;  // bytes past the shared memory; AddressSanitizer watches all
 }
 
 namespace zero::cuda {
@@ -35,96 +30,114 @@ namespace {
 
 using zero::cuda::shared_bytes;
 
-Order order = Order::forward;
-std::mt19937 random_order;
+Order order = setting("CUDA_ON_HOST_ORDER", {"forward", "reverse", "shuffled"}, Order::forward);
+std::mt19937 random_order(seed_setting());
 
-/// 0 .. n-1 in the order that the test chose.
-std::vector<unsigned> in_order(unsigned n) {
-  std::vector<unsigned> indices(n);
-  std::iota(indices.begin(), indices.end(), 0U);
-  if (order == Order::reverse) std::reverse(indices.begin(), indices.end());
-  if (order == Order::shuffled) std::shuffle(indices.begin(), indices.end(), random_order);
-  return indices;
-}
+/// 0 .. n-1 in the order that the test chose; a shuffled one is drawn anew each time. Keeps its memory.
+class Sequence {
+ public:
+  const std::vector<unsigned>& of(unsigned n) {
+    if (numbers_.size() != n || order_ != order) {
+      order_ = order;
+      numbers_.resize(n);
+      std::iota(numbers_.begin(), numbers_.end(), 0U);
+      if (order == Order::reverse) std::reverse(numbers_.begin(), numbers_.end());
+    }
+    if (order == Order::shuffled) std::shuffle(numbers_.begin(), numbers_.end(), random_order);
+    return numbers_;
+  }
 
-/// A thread that waits at a barrier: on which fiber, and at which place of the source.
-struct Waiting {
-  unsigned thread;
-  Fiber* fiber;
-  const char* file;
-  int line;
+ private:
+  std::vector<unsigned> numbers_;
+  Order order_ = Order::forward;
 };
 
-class Block {
- public:
-  Block(const Launch& launch, unsigned index) : launch_(launch), index_(index) {}
+/// A place in the source.
+struct Place {
+  const char* file = "";
+  int line = 0;
+  bool operator==(const Place& other) const {
+    return line == other.line && (file == other.file || std::strcmp(file, other.file) == 0);
+  }
+  [[nodiscard]] std::string text() const { return std::string(file) + ":" + std::to_string(line); }
+};
 
-  void run() {
-    blockIdx = {index_, 0, 0};
+/// The blocks of a launch, one after the other.
+class Blocks {
+ public:
+  void run(const Launch& launch, unsigned index) {
+    launch_ = &launch;
+    index_ = index;
+    ended_ = waiting_ = 0;
+    elsewhere_ = false;
+    const unsigned n = launch.block.x;
+    fiber_of_.resize(n);
     // Threads run as a plain loop on one fiber until one of them waits; then the next fiber goes on with the loop.
-    const std::vector<unsigned> threads = in_order(launch_.block.x);
+    const std::vector<unsigned>& threads = threads_.of(n);
     std::size_t next = 0;
     const std::function<void()> loop = [&] {
       while (next < threads.size()) {
         threadIdx = {threads[next++], 0, 0};
-        launch_.thread();
+        launch.thread();
         ++ended_;
       }
     };
     for (std::size_t f = 0; next < threads.size(); ++f) {
-      if (f == fibers().size()) fibers().push_back(std::make_unique<Fiber>());
-      fibers()[f]->start(loop);
-      fibers()[f]->resume();
+      if (f == fibers_.size()) fibers_.push_back(std::make_unique<Fiber>());
+      fibers_[f]->start(loop);
+      fibers_[f]->resume();
     }
-    while (!waiting_.empty()) {
+    while (waiting_ > 0) {
       check_barrier();
-      std::vector<Waiting> at_barrier = std::exchange(waiting_, {});
-      std::sort(at_barrier.begin(), at_barrier.end(),
-                [](const Waiting& a, const Waiting& b) { return a.thread < b.thread; });
-      for (const unsigned i : in_order(static_cast<unsigned>(at_barrier.size()))) {
-        threadIdx = {at_barrier[i].thread, 0, 0};
-        at_barrier[i].fiber->resume();
+      waiting_ = 0;
+      for (const unsigned thread : after_barrier_.of(n)) {
+        threadIdx = {thread, 0, 0};
+        fiber_of_[thread]->resume();
       }
     }
   }
 
   /// The thread that runs waits for the others.
-  void wait(const char* file, int line) {
-    waiting_.push_back({threadIdx.x, &Fiber::current(), file, line});
+  void wait(const Place& place) {
+    if (waiting_++ == 0) {
+      place_ = place;
+    } else if (!(place == place_)) {
+      elsewhere_ = true;
+      other_place_ = place;
+    }
+    fiber_of_[threadIdx.x] = &Fiber::current();
     Fiber::pause();
   }
 
  private:
-  void check_barrier() const {
-    const auto fault = [&](const std::string& what) {
-      fibers().clear();
-      throw Fault("kernel " + launch_.kernel + ": block " + std::to_string(index_) + ": " + what);
-    };
-    const auto place = [](const Waiting& at) { return std::string(at.file) + ":" + std::to_string(at.line); };
+  void check_barrier() {
     if (ended_ > 0) {
-      fault("a divergent barrier: " + std::to_string(waiting_.size()) + " threads wait at " + place(waiting_[0]) +
-            " and " + std::to_string(ended_) + " have ended");
+      fault(std::to_string(waiting_) + " threads wait at " + place_.text() + " and " + std::to_string(ended_) +
+            " have ended");
     }
-    for (const Waiting& at : waiting_) {
-      if (at.line != waiting_[0].line || std::strcmp(at.file, waiting_[0].file) != 0) {
-        fault("a divergent barrier: threads wait at " + place(waiting_[0]) + " and at " + place(at));
-      }
-    }
+    if (elsewhere_) fault("threads wait at " + place_.text() + " and at " + other_place_.text());
   }
 
-  /// Kept from block to block, idle in between. After a fault some stand in the middle of a job, and all go.
-  static std::vector<std::unique_ptr<Fiber>>& fibers() {
-    static std::vector<std::unique_ptr<Fiber>> all;
-    return all;
+  [[noreturn]] void fault(const std::string& what) {
+    fibers_.clear();  // some stand in the middle of a job
+    throw Fault(launch_->name + ": block " + std::to_string(index_) + ": a divergent barrier: " + what);
   }
 
-  const Launch& launch_;
-  unsigned index_;
-  std::size_t ended_ = 0;
-  std::vector<Waiting> waiting_;
+  const Launch* launch_ = nullptr;
+  unsigned index_ = 0;
+  std::size_t ended_ = 0, waiting_ = 0;
+  Place place_, other_place_;
+  bool elsewhere_ = false;  // a thread waits at other_place_
+  Sequence threads_, after_barrier_;
+  std::vector<Fiber*> fiber_of_;                // by thread, of those that wait
+  std::vector<std::unique_ptr<Fiber>> fibers_;  // kept from block to block, idle in between
 };
 
-Block* running_block = nullptr;
+Blocks& blocks() {
+  static Blocks all;
+  return all;
+}
+
 Counts done;
 
 constexpr unsigned char kBeyondShared = 0xA5;
@@ -140,33 +153,35 @@ void prepare_shared(std::size_t bytes) {
 void check_shared(const Launch& launch) {
   ASAN_UNPOISON_MEMORY_REGION(shared_bytes, sizeof shared_bytes);
   const unsigned char* const end = shared_bytes + launch.shared_bytes;
-  if (!std::all_of(end, end + kWatched, [](unsigned char byte) { return byte == kBeyondShared; })) {
-    throw Fault("kernel " + launch.kernel + ": a write past the shared memory of " +
-                std::to_string(launch.shared_bytes) + " bytes");
+  if (*end != kBeyondShared || std::memcmp(end, end + 1, kWatched - 1) != 0) {
+    throw Fault(launch.name + ": a write past the shared memory of " + std::to_string(launch.shared_bytes) + " bytes");
   }
 }
 
 }  // namespace
 
 void set_order(Order new_order) { order = new_order; }
-
-Counts counts() { return done; }
+void seed_grid(unsigned seed) { random_order.seed(seed); }
+Counts counts_of_grid() { return done; }
 
 void run(const Launch& launch) {
+  static Sequence indices;
   blockDim = launch.block;
   gridDim = launch.grid;
-  for (const unsigned index : in_order(launch.grid.x)) {
-    prepare_shared(launch.shared_bytes);
-    Block block(launch, index);
-    running_block = &block;
-    block.run();
-    check_shared(launch);
+  bool first = true;
+  for (const unsigned index : indices.of(launch.grid.x)) {
+    // Without shared memory of its own a block writes there by mistake alone: seen after the last.
+    if (first || launch.shared_bytes > 0) prepare_shared(launch.shared_bytes);
+    first = false;
+    blockIdx = {index, 0, 0};
+    blocks().run(launch, index);
+    if (launch.shared_bytes > 0) check_shared(launch);
   }
-  running_block = nullptr;
+  check_shared(launch);
   ++done.kernels;
   done.threads += std::uint64_t{launch.grid.x} * launch.block.x;
 }
 
 }  // namespace cuda_on_host
 
-void __syncthreads(const char* file, int line) { cuda_on_host::running_block->wait(file, line); }
+void __syncthreads(const char* file, int line) { cuda_on_host::blocks().wait({file, line}); }

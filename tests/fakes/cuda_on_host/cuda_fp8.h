@@ -1,0 +1,3 @@
+#pragma once
+/// \file
+/// Empty: the real nccl.h includes it and uses nothing of it.
