@@ -50,12 +50,12 @@ else()
 endif()
 
 if(build_cuda)
-  message(STATUS "cuda: on (nvcc ${CUDAToolkit_VERSION}, sm_${ZERO_CUDA_TARGETS}, NCCL of ${NCCL_LIBRARY})")
   set(CMAKE_CUDA_COMPILER ${ZERO_NVCC})
   set(CMAKE_CUDA_RUNTIME_LIBRARY Shared)  # as CUDA::cudart, so that one of the two is linked
   if(NOT CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES ${ZERO_CUDA_TARGETS})
   endif()
+  message(STATUS "cuda: on (nvcc ${CUDAToolkit_VERSION}, sm_${CMAKE_CUDA_ARCHITECTURES}, NCCL of ${NCCL_LIBRARY})")
   enable_language(CUDA)
   if(NOT CMAKE_CUDA20_STANDARD_COMPILE_OPTION)  # CMake before 3.26 does not know that nvcc has it
     set(CMAKE_CUDA20_STANDARD_COMPILE_OPTION "-std=c++20")

@@ -18,7 +18,6 @@ class DeviceHome final : public ParameterHome {
   void close(const Chunk& chunk) override { take(chunk, updated_.part(0, chunk.size)); }
   void take(const Chunk& chunk, ConstArray parameters) override {
     const Mark copied = device_.copy_up(slices_[chunk.unit].part(chunk.begin, chunk.size), parameters);
-    device_.wait(copied);         // what is computed with them
     device_.synchronize(copied);  // the next chunk comes to the same place
   }
   void flush() override {}

@@ -105,12 +105,14 @@ bool Trainer::step(Index t, float clip_factor) { return updater_->apply(t, clip_
 
 /// Every rank gets the slices that the others updated.
 void Trainer::publish() {
+  Pending published;
   for (Index u = 0; u < std::ssize(units_); ++u) {
     for (const Bucket& bucket : context_.buckets(units_[u])) {
       // for r, i in bucket:  parameters[r * slice + i] = parameters_of_r[r * slice + i]
-      context_.group.all_gather(parameters_[u].array(), bucket, Purpose::parameters).wait();
+      published = context_.group.all_gather(parameters_[u].array(), bucket, Purpose::parameters);
     }
   }
+  published.wait();  // the last: collectives end in the order in which they began
 }
 
 /// A forward pass alone, without dropout.

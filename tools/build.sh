@@ -9,7 +9,8 @@ fail() { echo "error: $*" >&2; exit 2; }
 case "${1:-}" in
   default) folder=build ;;
   asan) folder=build-asan ;;
-  *) fail "unknown preset '${1:-}'; usage: tools/build.sh default|asan [TARGET...]" ;;
+  cuda) folder=build-cuda ;;
+  *) fail "unknown preset '${1:-}'; usage: tools/build.sh default|asan|cuda [TARGET...]" ;;
 esac
 preset=$1
 shift

@@ -7,8 +7,8 @@
 #include "common/base/error.h"
 #include "common/device/products_factory.h"
 #include "tests/cuda/gpu.h"
-#include "tests/fakes/cuda_on_host/control.h"
 #include "tests/fakes/cublas_on_host/control.h"
+#include "tests/fakes/cuda_on_host/control.h"
 #include "tests/products/case.h"
 
 namespace zero {

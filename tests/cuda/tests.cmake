@@ -90,6 +90,15 @@ zero_test(cuda_stages cuda RANKS 1 2 3 4 TIMEOUT 300
           SOURCES ${CMAKE_CURRENT_LIST_DIR}/stages_test.cpp ${on_host}
                   ${zero_mpi_main} ${print_counts})
 
+add_executable(ignored_wait ${CMAKE_CURRENT_LIST_DIR}/ignored_wait.cpp)
+target_link_libraries(ignored_wait PRIVATE nccl_over_mpi zero_cuda_on_host stage_run)
+foreach(case stage2 stage3 offload_stage3)
+  add_test(NAME cuda_missing_waits_show_in_${case}
+           COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/check_waits.py ${CMAKE_SOURCE_DIR}/tools/run
+                   $<TARGET_FILE:ignored_wait> ${case})
+  set_tests_properties(cuda_missing_waits_show_in_${case} PROPERTIES LABELS cuda TIMEOUT 240 PROCESSORS 2)
+endforeach()
+
 # The programs with a backend of pretended GPUs, as they are called: options, plan, sentences, compare.
 foreach(program baseline stage0_ddp stage1_optimizer stage2_gradients stage3_params offload compare plan)
   get_target_property(source ${program} SOURCES)

@@ -41,6 +41,11 @@ void set_device_memory(std::size_t bytes);
 /// The next call of this name returns `error` and does nothing.
 void fail_next(const std::string& call, cudaError_t error);
 
+/// Calls of cudaStreamWaitEvent so far that had something to wait for.
+std::uint64_t waits();
+/// Plants the fault of a missing wait: call number `wait`, counted from 0 as waits() does, does nothing.
+void ignore_wait(std::uint64_t wait);
+
 /// Allocations of device and pinned memory that were not freed.
 std::size_t live_allocations();
 

@@ -27,7 +27,7 @@ void queue(cudaStream_t stream, Work work);
 /// Runs what all work queued on the stream so far depends on, in the order of the schedule. Throws a Fault when that
 /// cannot come to an end, and those of the work.
 void run_all(cudaStream_t stream);
-/// The same, and nothing else runs whatever the schedule. False when it cannot come to an end.
-bool run_no_more_than(cudaStream_t stream);
+/// The same, without a Fault when that cannot come to an end: then false.
+bool try_run_all(cudaStream_t stream);
 
 }  // namespace cuda_on_host

@@ -62,7 +62,7 @@ void wait_for_the_others(Operation& operation) {
 void queue(const std::vector<std::shared_ptr<Operation>>& operations) {
   bool reached = true;
   for (const auto& operation : operations) {
-    reached = reached && cuda_on_host::run_no_more_than(operation->stream());
+    reached = reached && cuda_on_host::try_run_all(operation->stream());
   }
   if (reached) {
     const cuda_on_host::Unlocked unlocked;
