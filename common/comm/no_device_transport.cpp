@@ -1,4 +1,4 @@
-// A build without CUDA. Where common/comm/cuda is linked, its objects define these, and this file is left in its library.
+// A build without CUDA. Where common/comm/cuda is linked, its objects define these, and this file stays in its library.
 #include <stdexcept>
 
 #include "common/comm/collectives.h"

@@ -83,8 +83,9 @@ std::unique_ptr<Transport> make_host_transport(MPI_Comm communicator, TransportK
                                                double timeout_seconds, Index staging_bytes);
 
 /// The same for a device whose memory the host cannot read: blocks are in device memory, and work on them is queued
-/// on the device's present queue. Holds `staging_bytes` (Category::buckets) on the device and as much in Tier::host,
-/// its host() included. Defined by common/comm/cuda; where that is not linked, there is no such device.
+/// on the device's present queue. Holds half of `staging_bytes` (Category::buckets) on the device and
+/// all of it in Tier::host, its host() included. Defined by common/comm/cuda; where that is not linked, there is no
+/// such device.
 std::unique_ptr<Transport> make_device_transport(MPI_Comm communicator, TransportKind kind, Device& device,
                                                  double timeout_seconds, Index staging_bytes);
 

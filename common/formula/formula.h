@@ -106,7 +106,7 @@ Index gradient_in_flight(const Setting& setting, bool copied = false);
 /// 0 when k = 1.
 Index partial_sums(const Setting& setting);
 /// Staging of the transport and buffers of the collectives (common/comm), both kinds of transport alike. 0 for one
-/// rank. On a GPU as much staging is in host memory, too, which is the second.
+/// rank. On a GPU half the staging is there and all of it, the second, in host memory.
 Index bucket_memory(const Setting& setting);
 Index host_bucket_memory(const Setting& setting);
 /// In how many parts `columns` elements of a slice come out of a reduce-scatter.

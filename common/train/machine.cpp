@@ -21,7 +21,9 @@ std::optional<int> launched(std::initializer_list<const char*> variables) {
   return std::nullopt;
 }
 
-Index ranks_here() { return launched({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE"}).value_or(1); }
+Index ranks_here() {
+  return launched({"OMPI_COMM_WORLD_LOCAL_SIZE", "MPI_LOCALNRANKS", "SLURM_STEP_TASKS_PER_NODE"}).value_or(1);
+}
 
 std::optional<Index> machine_memory() {
   std::ifstream file("/proc/meminfo");

@@ -211,7 +211,7 @@ TEST(GpuTransport, HoldsTheSameBytesOnEveryRouteAndGivesThemBack) {
     const auto held = [&](Tier tier) { return device->ledger().current(tier, Category::buckets); };
     {
       const auto transport = make_transport(MPI_COMM_WORLD, route.kind, *device, kTimeout);
-      EXPECT_EQ(held(Tier::device), kStagingBytes);
+      EXPECT_EQ(held(Tier::device), kStagingBytes / 2);
       EXPECT_EQ(held(Tier::host), kStagingBytes);
       EXPECT_EQ(device->transfers().down + device->transfers().up, 0);
     }
@@ -243,7 +243,8 @@ TEST(GpuTransport, ThatOneRankHasNoMemoryForFailsOnAllRanksAlike) {
     for (const Tier tier : {Tier::device, Tier::host}) {
       const auto device = gpu_of(route.gpus);
       MemoryLedger& ledger = device->ledger();
-      if (world_rank() == 1) ledger.set_cap(tier, ledger.current(tier) + kStagingBytes - 1);
+      const Index needed = tier == Tier::device ? kStagingBytes / 2 : kStagingBytes;
+      if (world_rank() == 1) ledger.set_cap(tier, ledger.current(tier) + needed - 1);
       try {
         make_transport(MPI_COMM_WORLD, route.kind, *device, kTimeout);
         FAIL() << "a cap was passed";

@@ -1,6 +1,6 @@
 // A stage on pretended GPUs in which one wait for an event is left out on every rank:
-// ignored_wait STAGE OPTIMIZER PARAMETERS STEPS MICRO_STEPS WAIT. With WAIT -1 prints how many waits there are. Else status 3 when the
-// fault shows (in the results, or as a fault of the work on the GPU), 0 when nothing shows it.
+// ignored_wait STAGE OPTIMIZER PARAMETERS STEPS MICRO_STEPS WAIT. With WAIT -1 prints how many waits there are. Else
+// status 3 when the fault shows (in the results, or as a fault of the work on the GPU), 0 when nothing shows it.
 #include <fmt/format.h>
 
 #include <cstdlib>

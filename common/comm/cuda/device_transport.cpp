@@ -116,7 +116,7 @@ std::unique_ptr<Transport> make_device_transport(MPI_Comm communicator, Transpor
   const bool alone = sharing.size() == seats.size();  // every rank on its GPU
   if (kind == TransportKind::nccl && !alone) refuse_nccl(seats, sharing);
 
-  Buffer staging = allocate(communicator, device, staging_bytes, Tier::device);
+  Buffer staging = allocate(communicator, device, staging_bytes / 2, Tier::device);
   if (kind == TransportKind::nccl || (kind == TransportKind::automatic && alone)) {
     auto host =
         make_host_transport(communicator, TransportKind::automatic, device, Tier::host, timeout_seconds, staging_bytes);
