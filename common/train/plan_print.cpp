@@ -128,7 +128,11 @@ std::string plan_text(const Program& program, const Options& options, const Cont
                             : ""));
   }
   const std::string threads = options.backend == Backend::cuda ? "" : ", " + counted(options.threads, "product thread");
-  text += row("device", fmt::format("{}{}{}", options.backend_chosen ? "auto: " : "", facts.device, threads));
+  for (std::size_t r = 0; r < facts.devices.size(); ++r) {
+    const std::string rank = facts.devices.size() > 1 ? fmt::format("; rank {}", r) : "";
+    text += row(r == 0 ? "device" : "",
+                fmt::format("{}{}{}{}", options.backend_chosen ? "auto: " : "", facts.devices[r], threads, rank));
+  }
   if (options.shard_group != facts.ranks) {
     text += row("sharding", fmt::format("in groups of {}, {} of them", counted(options.shard_group, "rank"),
                                         facts.ranks / options.shard_group));

@@ -11,11 +11,11 @@ namespace zero {
 /// What the plan says besides the options.
 struct PlanFacts {
   int ranks = 1;
-  Index tokens = 0;     ///< of the data
-  Index sequences = 0;  ///< of the data, without those held out
-  Index held_out = 0;   ///< sequences
-  Index evaluated = 0;  ///< of those, in one evaluation
-  std::string device;
+  Index tokens = 0;                  ///< of the data
+  Index sequences = 0;               ///< of the data, without those held out
+  Index held_out = 0;                ///< sequences
+  Index evaluated = 0;               ///< of those, in one evaluation
+  std::vector<std::string> devices;  ///< of each rank; one where all are alike
   std::string products;
   std::string collectives;
 };

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <csignal>
 #include <cstdio>
@@ -77,6 +78,8 @@ class Run {
  private:
   /// One step with its times; an error of one rank alone ends the job here.
   StepResult step(Index t, StepSeconds& spent);
+  /// What every rank computes on, for the plan. Collective.
+  std::vector<std::string> devices();
   /// Opens the data: with evaluations, the last tenth of it is held out.
   void make_samplers();
   /// The digests of the states; an error of one rank alone ends the job here. Collective.
@@ -125,7 +128,7 @@ Run::Run(const Program& program, const Options& options, const Ranks& ranks)
       make_context(options, options.order_world(ranks.size), *device_, *groups_, *sampler_, timers_);
   say(ranks, plan_text(program, options, context, units,
                        {ranks.size, file_->size(), sampler_->sequences(), held_out_ ? held_out_->sequences() : 0,
-                        held_out_ ? held_out_->evaluated() : 0, device_->description(),
+                        held_out_ ? held_out_->evaluated() : 0, devices(),
                         options.dtype() == Dtype::bf16 ? device_->products().bf16_description()
                                                        : device_->products().description(),
                         groups_->group().description()}));
@@ -209,6 +212,16 @@ StateDigests Run::digest() {
   } catch (const ResourceFailure& error) {  // reading states from storage
     fail_alone(ranks_, error);
   }
+}
+
+std::vector<std::string> Run::devices() {
+  std::array<char, 256> mine{};
+  device_->description().copy(mine.data(), mine.size() - 1);
+  const auto all = groups_->world().gather(mine, Purpose::control, "devices");
+  if (std::all_of(all.begin(), all.end(), [&](const auto& each) { return each == all[0]; })) return {all[0].data()};
+  std::vector<std::string> devices;
+  for (const auto& each : all) devices.emplace_back(each.data());
+  return devices;
 }
 
 void Run::make_samplers() {
@@ -300,14 +313,28 @@ ExitStatus Run::finish(Index t, const StepResult& last, const StateDigests& dige
   return ExitStatus::done;
 }
 
+/// Ranks that `--backend auto` leads to different backends are named and refused.
+void agree_on_backend(const Ranks& ranks, const Options& options) {
+  if (ranks.size == 1) return;
+  int any_cuda = options.backend == Backend::cuda ? 1 : 0;
+  check_mpi(MPI_Allreduce(MPI_IN_PLACE, &any_cuda, 1, MPI_INT, MPI_MAX, ranks.comm), "MPI_Allreduce");
+  std::optional<Error> error;
+  if (any_cuda == 1 && options.backend == Backend::cpu) {
+    error = UnusableInput("--backend auto finds no GPU for this rank and finds one for others; --backend cpu would do");
+  }
+  agree(ranks.comm, error);
+}
+
 /// Errors that leave here are the same on every rank.
 ExitStatus run_together(const Program& program, int argc, const char* const* argv, const Ranks& ranks) {
   std::string text;
-  const std::optional<Options> options = parse_options(program, argc, argv, ranks.size, text);
+  // The same command line, but what --backend finds is a matter of each rank's machine.
+  const auto options = agree_to_make(ranks.comm, [&] { return parse_options(program, argc, argv, ranks.size, text); });
   if (!options) {
     say(ranks, text);
     return ExitStatus::done;
   }
+  agree_on_backend(ranks, *options);
   return Run(program, *options, ranks).train();
 }
 

@@ -113,6 +113,15 @@ def chooses_and_says_so():
     assert "device        auto: cpu, " in text, text
 
 
+def one_rank_without_a_gpu_is_named():
+    """Ranks whose machines differ end together, before any of them waits for another."""
+    wrapper = folder / "rank_1_without"
+    wrapper.write_text('#!/bin/sh\n[ "$OMPI_COMM_WORLD_RANK" = 1 ] && export CUDA_ON_HOST_DEVICES=0\nexec "$@"\n')
+    wrapper.chmod(0o755)
+    for options in (CUDA, ["--backend", "auto"]):
+        refused(wrapper, [on_gpu / "stage1_optimizer", *SMALL, *options], 2, "rank 1: --backend", "cpu", ranks=2)
+
+
 def refuses_in_one_sentence():
     """A backend that is not there, too few GPUs for NCCL, memory that has run out."""
     here = on_gpu / "stage2_gradients"

@@ -115,7 +115,7 @@ foreach(program baseline stage0_ddp stage1_optimizer stage2_gradients stage3_par
 endforeach()
 
 foreach(check the_cpus_digests evaluates_and_offloads_as_the_cpu verifies_library_products chooses_and_says_so
-              refuses_in_one_sentence compares_all_stages)
+              one_rank_without_a_gpu_is_named refuses_in_one_sentence compares_all_stages)
   add_test(NAME cuda_backend_${check}
            COMMAND ${Python3_EXECUTABLE} -B ${CMAKE_CURRENT_LIST_DIR}/check_backend.py ${CMAKE_BINARY_DIR}/pretended/bin
                    ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${CMAKE_SOURCE_DIR}/tools/run ${check})
