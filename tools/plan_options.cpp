@@ -18,11 +18,18 @@ namespace {
 struct Given {
   Value world, model = "tiny", layers, heads, width, context, vocab;
   Value micro_batch, global_batch, precision = "fp32", stage = "all", parameters;
-  Value wrap, tile, bucket, prefetch, reshard = "on", accumulation = "ranks-first", products = "canonical",
+  Value wrap, tile, bucket, prefetch, reshard = "on", accumulation = "ranks-first", products, backend = "cpu",
                                       collectives = "canonical", threads, device_memory, host_memory, shard_group,
                                       dropout;
   bool delayed_update = false;
 };
+
+/// What a run takes by default depends on its machine, and that may be another than this one.
+bool on_gpus(const std::string& backend) {
+  if (backend != "auto") return one_of_two("--backend", backend, "cpu", "cuda");
+  throw UnusableInput(
+      "--backend auto is decided where a run starts, which may be another machine; cpu or cuda would do");
+}
 
 /// Groups are subtrees of the sum over ranks.
 void set_shard_group(const Given& given, formula::Setting& s) {
@@ -138,7 +145,9 @@ PlanOptions checked(const Given& given, PlanOptions options) {
   s.bf16 = one_of_two("--precision", *given.precision, "fp32", "bf16");
   s.local_first = one_of_two("--accumulation", *given.accumulation, "ranks-first", "local-first");
   s.reshard_after_forward = one_of_two("--reshard-after-forward", *given.reshard, "off", "on");
-  s.library_products = one_of_two("--products", *given.products, "canonical", "library");
+  s.gpu = on_gpus(*given.backend);
+  const std::string products = given.products.value_or(s.gpu ? "library" : "canonical");
+  s.library_products = one_of_two("--products", products, "canonical", "library");
   s.ring = given.collectives == "ring";
   if (!s.ring) s.native = one_of_two("--collectives", *given.collectives, "canonical", "native");
   if (given.dropout) options.dropout = probability("--dropout", *given.dropout);
@@ -241,8 +250,12 @@ std::optional<PlanOptions> parse_plan_options(int argc, const char* const* argv,
   app.add_flag("--delayed-update", given.delayed_update,
                "offload and the baseline: a second gradient, and with offload the new parameters in host memory")
       ->group("Training");
-  add("Training", "--products", given.products, "canonical or library (default canonical)", "KIND");
-  add("Training", "--threads", given.threads, "threads for products (default 1)", "N");
+  add("Training", "--backend", given.backend,
+      "cpu or cuda: what a run with that --backend holds; plan asks no machine, so that it refuses auto (default cpu)",
+      "NAME");
+  add("Training", "--products", given.products, "canonical or library (default canonical, with --backend cuda library)",
+      "KIND");
+  add("Training", "--threads", given.threads, "threads for products, on the CPU (default 1)", "N");
   add("Sharding", "--wrap", given.wrap, "transformer blocks of a unit (default 1)", "N");
   add("Sharding", "--tile", given.tile,
       "offload and the baseline: parts of a block's products, each a unit of its own (default 1)", "T");

@@ -19,6 +19,8 @@ std::string separated(Index value) {  // 124,439,808
   return digits;
 }
 
+const char* products_of(const formula::Setting& s) { return s.library_products ? "library" : "canonical"; }
+
 std::string heading(const PlanOptions& options) {
   const formula::Setting& s = options.setting;
   std::string model = fmt::format("{} parameters", separated(formula::parameters(s)));
@@ -31,10 +33,11 @@ std::string heading(const PlanOptions& options) {
     batch = fmt::format(", micro-batch {}, global batch {}", s.micro_batch, options.global_batch);
   if (s.checkpoint_activations) batch += ", activations checkpointed";
   if (s.dropout) batch += fmt::format(", dropout {:g}", options.dropout);
-  const std::string groups =
-      s.shard_group > 0 ? fmt::format(" in groups of {} for stage 3", s.shard_group) : std::string();
-  return wrapped(fmt::format("{}; {}{}, {}{}, {}", model, counted(s.world, "rank"), groups, s.bf16 ? "bf16" : "fp32",
-                             batch, counted(s.micro_steps, "micro-step")));
+  std::string ranks = counted(s.world, "rank");
+  if (s.shard_group > 0) ranks += fmt::format(" in groups of {} for stage 3", s.shard_group);
+  if (s.gpu && s.bare_parameters == 0) ranks += fmt::format(", on GPUs with {} products", products_of(s));
+  return wrapped(fmt::format("{}; {}, {}{}, {}", model, ranks, s.bf16 ? "bf16" : "fp32", batch,
+                             counted(s.micro_steps, "micro-step")));
 }
 
 std::vector<Row> rows_of(const PlanOptions& options) {
@@ -55,13 +58,23 @@ Table table_of(const std::vector<Row>& rows, const formula::Setting& s, ByteUnit
   return table;
 }
 
+/// Whether anything moves between tiers in a step.
+bool any_moves(const std::vector<Row>& rows) {
+  return std::any_of(rows.begin(), rows.end(), [](const Row& row) { return !row.moved.empty(); });
+}
+
 /// What each tier holds, and what moves between them in a step.
 Table tier_table(const std::vector<Row>& rows, ByteUnit unit) {
-  Table table({"", "device", "host", "nvme", "down", "up", "read", "written"});
+  const bool moves = any_moves(rows);
+  std::vector<std::string> headers = {"", "device", "host", "nvme"};
+  if (moves) headers.insert(headers.end(), kDirections.begin(), kDirections.end());
+  Table table(std::move(headers));
   for (const Row& row : rows) {
     std::vector<std::string> cells = {row.program, unit.format(row.total("device"))};
     for (const std::string_view tier : kLowerTiers) cells.push_back(unit.format(row.total(tier)));
-    for (const char* direction : kDirections) cells.push_back(unit.format(row.moved_in(direction)));
+    for (const char* direction : kDirections) {
+      if (moves) cells.push_back(unit.format(row.moved_in(direction)));
+    }
     table.add_row(std::move(cells));
   }
   return table;
@@ -168,8 +181,9 @@ std::string plan_text(const PlanOptions& options) {
   const auto printed = [&](const Table& table) { return options.markdown ? table.markdown() : table.text(); };
   text += printed(table_of(rows, s, unit)) + "\n";
   if (any_offload(rows)) {
-    text += "What it holds in each tier, and what moves between tiers in a step:\n\n" +
-            printed(tier_table(rows, unit)) + "\n";
+    text +=
+        fmt::format("What it holds in each tier{}:\n\n{}\n",
+                    any_moves(rows) ? ", and what moves between tiers in a step" : "", printed(tier_table(rows, unit)));
   }
   if (s.bare_parameters == 0) text += "The rest by category:\n\n" + printed(rest_table(rows, unit)) + "\n";
   if (s.bare_parameters == 0) {
@@ -218,6 +232,8 @@ std::string plan_json(const PlanOptions& options) {
     given["checkpoint-activations"] = s.checkpoint_activations;
     given["dropout"] = options.dropout;
   }
+  given["backend"] = s.gpu ? "cuda" : "cpu";
+  given["products"] = products_of(s);
   given["precision"] = s.bf16 ? "bf16" : "fp32";
   given["accumulation"] = s.local_first ? "local-first" : "ranks-first";
   given["micro-steps"] = s.micro_steps;
@@ -249,8 +265,8 @@ std::string plan_json(const PlanOptions& options) {
             ? nlohmann::ordered_json()
             : nlohmann::ordered_json(static_cast<double>(reference) / static_cast<double>(row.model_states()));
     stage["total"] = row.total("device");
+    if (row.stage->offload || s.gpu) stage["host_total"] = row.total("host");
     if (row.stage->offload) {
-      stage["host_total"] = row.total("host");
       stage["nvme_total"] = row.total("nvme");
       stage["offload"] = row.moved;
     }

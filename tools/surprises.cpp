@@ -113,6 +113,42 @@ void add_traffic(std::vector<std::string>& all, const std::vector<Row>& rows, co
     all.push_back("with one rank nothing is sharded and nothing is sent: a slice is the whole");
 }
 
+/// What a GPU needs and a CPU does not.
+void add_gpu(std::vector<std::string>& all, const std::vector<Row>& rows, const formula::Setting& s) {
+  if (!s.gpu || s.bare_parameters > 0) return;
+  const Row* zero = find(rows, "0");
+  formula::Setting canonical = s, cpu = s;
+  canonical.library_products = false;
+  cpu.gpu = false;
+  const Index cublas = formula::common(s).memory.at("workspace") - formula::common(canonical).memory.at("workspace");
+  if (zero != nullptr && cublas > zero->model_states() / 4) {
+    all.push_back(fmt::format("{} of a rank's workspace are what cuBLAS works in, whatever the model and the stage",
+                              in_words(cublas)));
+  }
+  Index least = 0, most = 0;
+  for (const Row& row : rows) {
+    const Index staging = row.held(Row::key("host", "buckets"));
+    if (staging > 0) least = least == 0 ? staging : std::min(least, staging);
+    most = std::max(most, staging);
+  }
+  if (most > 0) {
+    all.push_back(fmt::format(
+        "with its GPU a rank holds {} of host memory, whatever the stage: staging for what ranks exchange by way of "
+        "the host, which is losses and parts of the norm, and all else where ranks share a GPU{}",
+        in_words(least), most > least ? fmt::format("; with the sharding groups of stage 3 {}", in_words(most)) : ""));
+  }
+  const auto two_units = [&](const Row& row) {
+    return row.stage != nullptr &&
+           row.held("gradient_in_flight") > formula_row(*row.stage, cpu).held("gradient_in_flight");
+  };
+  if (const auto row = std::find_if(rows.begin(), rows.end(), two_units); row != rows.end()) {
+    all.push_back(
+        fmt::format("{} holds {} of whole gradients, those of two units in a row: on a GPU one is reduced or copied "
+                    "away while the next one is computed",
+                    row->stage->name(), in_words(row->held("gradient_in_flight"))));
+  }
+}
+
 /// What leaves the device, and what that costs.
 void add_offload(std::vector<std::string>& all, const std::vector<Row>& rows, const formula::Setting& s) {
   const auto places = [](const Row& row, const std::string& category) {
@@ -214,6 +250,7 @@ std::vector<std::string> surprises(const std::vector<Row>& rows, const formula::
   add_memory(all, rows, setting);
   add_traffic(all, rows, setting);
   add_offload(all, rows, setting);
+  add_gpu(all, rows, setting);
   return all;
 }
 

@@ -50,6 +50,14 @@ count() { grep -c -E "$1" "$report" || true; }
 passed=$(count '<testcase .*status="run"')
 skipped=$(( $(count '<skipped message="SKIP_') + $(count '<testcase .*status="disabled"') ))
 failed=$(( $(count '<testcase ') - passed - skipped ))
+# How much of the CUDA backend ran through its stand-ins: what tests print of it.
+log=$folder/Testing/Temporary/LastTest.log
+sum() { sed -nE "$1" "$log" | awk '{ all += $1 } END { print all + 0 }'; }
+kernels=$(sum 's/.*CUDA on the host: ([0-9]+) kernels ran.*/\1/p')
+settings=$(sum 's/^([0-9]+) settings that meet every 2 values of the options at N = .*/\1/p')
+if (( kernels > 0 )); then
+  echo "CUDA without a GPU: $settings settings of stages and offload, $kernels kernels run on the host"
+fi
 line="$passed passed, $failed failed"
 if (( skipped > 0 )); then line+=", $skipped skipped"; fi
 echo "$line"

@@ -11,9 +11,12 @@ check() {  # check COMPILER LEVEL
     echo "not checked: $1 $2 ($1 is not installed)"
     return
   fi
-  cmake -S "$source" -B "$folder" -DCMAKE_CXX_COMPILER="$1" -DCMAKE_BUILD_TYPE=None -DCMAKE_CXX_FLAGS="$2 -DNDEBUG" \
-    >"$folder.log" 2>&1 && cmake --build "$folder" --target golden_digests -j 2 >>"$folder.log" 2>&1 ||
-    { tail -20 "$folder.log"; echo "error: golden_digests does not build with $1 $2"; exit 1; }
+  if ! { cmake -S "$source" -B "$folder" -DCMAKE_CXX_COMPILER="$1" -DCMAKE_BUILD_TYPE=None \
+    -DCMAKE_CXX_FLAGS="$2 -DNDEBUG" && cmake --build "$folder" --target golden_digests -j 2; } >"$folder.log" 2>&1; then
+    tail -20 "$folder.log"
+    echo "error: golden_digests does not build with $1 $2"
+    exit 1
+  fi
   echo "$1 $2"
   "$folder/bin/golden_digests"
   checked=$((checked + 1))

@@ -3,6 +3,8 @@
 
 check_formulas.py                 the ZeRO paper's tables, and the cases
 check_formulas.py RUN BIN TEXT    what the programs in BIN, started with RUN on the data TEXT, hold and send
+check_formulas.py RUN BIN TEXT cuda    the same with --backend cuda, of programs whose GPUs are pretended; and what
+                                       the program plan in BIN says of each run
 """
 
 import itertools
@@ -19,7 +21,7 @@ from decimal import ROUND_FLOOR, ROUND_HALF_UP, Decimal
 from fractions import Fraction
 
 import gpt2
-from formulas import Run, activations, gathers, model_states, padded_size, plan, unit_tensors
+from formulas import Run, activations, gathers, model_states, padded_size, parts_of, plan, unit_tensors
 
 # Rajbhandari et al. 2020, table 1, as printed: GB of model states per device for stages 1, 2, 3 at each degree N.
 TABLE_1 = {
@@ -300,6 +302,41 @@ def check_offload():
             pass
 
 
+def check_gpu():
+    """The small model on GPUs, with units of 960, 1920, 1920 elements on 3 ranks and 960, 1856, 1856 on one."""
+
+    def check(expected, stage, **options):
+        result = plan(Run(stage, SMALL, backend="cuda", **options))
+        memory, host = result["memory"], result["host_memory"]
+        got = memory["gradient_in_flight"], memory["buckets"], host.get("buckets", 0)
+        equal(got, expected, f"stage {stage} on GPUs, {options}: gradient in flight, buckets, buckets of the host")
+
+    # Two MiB of a communicator are on the device, with 256 KiB of sums, and four in host memory.
+    mib, one = 2**20, (2 * 2**20 + 2**18, 4 * 2**20)
+    check((0, *one), "1", world=3)
+    check((4 * 3840, *one), "2", world=3)
+    check((4 * 3840, *one), "3", world=3)
+    check((2 * 3840, *one), "3", world=3, precision="bf16")
+    check((4 * 4704, *one), "3", world=3, wrap=2)  # the embedding, and both blocks in a unit of 3744
+    check((4 * 1856, 0, 0), "3")  # nothing to reduce
+    check((4 * 3712, 0, 0), "3", optimizer_place="host")  # but something to copy
+    check((0, 0, 0), "baseline", world=3)
+    check((4 * 3712, 3 * one[0], 3 * one[1]), "3", world=4, shard_group=2)  # the group, all, between groups
+    check((4 * 1856, 2 * one[0], 2 * one[1]), "3", world=4, shard_group=1)
+    native = 2 * mib + 4 * 640  # the sums of a slice of a block
+    check((4 * 3840, native, 4 * mib), "2", world=3, collectives="native")
+    # Half of a staging memory less 768 bytes, for 15 others: 139,784 bytes, or 69,879, down to a multiple of 128.
+    for backend, elements in (("cpu", 139776 // 4), ("cuda", 69760 // 4)):
+        run = Run("3", SMALL, world=32, shard_group=16, backend=backend)
+        equal([parts_of(run, elements + more) for more in (0, 1)], [1, 2], f"parts of sums on {backend}")
+    for products, threads, more in (("canonical", 1, 0), ("canonical", 8, 0), ("library", 1, 32 * mib)):
+        options = {"world": 3, "threads": threads, "products": products}
+        gpu, cpu = (plan(Run("2", SMALL, backend=backend, **options))["memory"]["workspace"] for backend in ("cuda", "cpu"))
+        elements = 6 * 220 + 400 + 22  # gradients of activations, of a head's scores, of the final norm
+        equal(gpu, 4 * elements + 224 + more, f"workspace with {products} products on a GPU")
+        equal(cpu, 4 * (elements + (3 * 512**2 if more else threads * 356352)), f"workspace with {products} products on a CPU")
+
+
 def check_gathers():
     # Uses with three block units: E 1 2 3 E 3 2 1 (the second E is the head). A unit stays when its next use is at most
     # `prefetch` uses away: 2 uses for block 3, 4 for E and block 2, 6 for block 1.
@@ -388,6 +425,39 @@ def settings_of_runs():
         yield run, choose.choice(([], ["--eval-every", 1], ["--transport", "messages"], ["--clip", 0]))
 
 
+def on_gpus(settings):
+    """Some of them on pretended GPUs, one for each rank or one for all: (run, what to add to its command, GPUs)."""
+    choose = random.Random(3)
+    for i, (run, more) in enumerate(settings):
+        if i % 5 > 1 and not 1 < run.groups < run.world:  # every stage, kind of collectives and place is among the rest
+            continue
+        run = replace(run, backend="cuda", products=choose.choice(("canonical", "library")))
+        native = run.collectives == "native"  # is NCCL's, and needs a GPU for each rank
+        yield run, [] if native else more, run.world if native or choose.random() < 0.5 else 1
+
+
+def check_plan(run, programs, what):
+    """The program plan says of a run what the second copy says."""
+    options = command_of(run, programs, "", "")
+    options = list(map(str, options[options.index("--layers") :]))
+    for name in ("--steps", "--nvme-path", "--delay-after", "--stage", "--offload-optimizer", "--offload-params", "--as-world"):
+        if name in options:
+            del options[options.index(name) : options.index(name) + 2]
+    places = [run.optimizer_place, *([run.parameters_place] if run.parameters_place != "device" else [])]
+    stage = "-".join(["offload", run.stage, *places]) if run.offloads else run.stage
+    command = [os.path.join(programs, "plan"), "--world", str(run.world), "--stage", stage, "--json", *options]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
+    if done.returncode != 0:
+        failures.append(f"{' '.join(command)}: {done.returncode}: {done.stderr}")
+        return
+    (got,) = json.loads(done.stdout)["stages"]
+    expected = plan(run)
+    for tier in ("memory", "host_memory", "nvme_memory"):
+        held = got.get(tier, {})
+        for name in sorted({*held, *expected[tier]}):
+            equal(held.get(name, 0), expected[tier].get(name, 0), f"{what}: {tier} {name} by plan")
+
+
 def command_of(run, programs, starter, files):
     """The command line of a run, and its options but for `--out`."""
     options = ["--layers", run.model.layers, "--heads", run.model.heads, "--width", run.model.width]
@@ -395,6 +465,7 @@ def command_of(run, programs, starter, files):
     options += ["--global-batch", run.micro_batch * run.world * run.micro_steps, "--precision", run.precision]
     options += ["--wrap", run.wrap, "--accumulation", run.accumulation, "--threads", run.threads]
     options += ["--collectives", run.collectives, "--steps", 3 if run.delayed else 2]
+    options += ["--backend", run.backend, "--products", run.products]
     options += ["--bucket", run.bucket] if run.bucket else []
     options += ["--tile", run.tiles] if run.tiles > 1 else []
     options += ["--checkpoint-activations"] if run.checkpoint else []
@@ -450,9 +521,9 @@ def check_layer_measured(runs, what):
     equal(added[1] - added[0], of_layer * (more.model.layers - fewer.model.layers), what)
 
 
-def ended(command, limit=60):
+def ended(command, gpus, limit=60):
     """Runs it: its exit status, and what it wrote to standard error. Past the limit it and its ranks are ended."""
-    quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
+    quiet = {"env": {**os.environ, "CUDA_ON_HOST_DEVICES": str(gpus)}, "stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE, "text": True}
     with subprocess.Popen(command, start_new_session=True, **quiet) as process:
         try:
             _, error = process.communicate(timeout=limit)
@@ -462,25 +533,32 @@ def ended(command, limit=60):
     return process.returncode, error
 
 
-def check_programs(starter, programs, text):
+def check_programs(starter, programs, text, backend="cpu"):
     """The number of runs, all compared with the formulas."""
     count = 0
     with tempfile.TemporaryDirectory() as folder:
         files = os.path.join(folder, "files")
         os.mkdir(files)
 
-        def summary_of(run, *more):
+        def summary_of(run, *more, gpus=0):
             nonlocal count
             count += 1
             out = os.path.join(folder, str(count))
             command = [*command_of(run, programs, starter, files), "--data", text, *more, "--out", out]
-            status, error = ended(list(map(str, command)))
+            status, error = ended(list(map(str, command)), gpus)
             if status != 0:
                 failures.append(f"{' '.join(map(str, command))}: {status}: {error[-400:]}")
                 return None
             with open(os.path.join(out, "summary.json"), encoding="utf-8") as file:
                 return json.load(file)
 
+        if backend == "cuda":
+            for run, more, gpus in on_gpus(settings_of_runs()):
+                summary = summary_of(run, *more, gpus=gpus)
+                if summary is not None:
+                    check_summary(run, summary, f"{run} {more} on {gpus} GPUs")
+                check_plan(run, programs, f"{run}")
+            return count
         for run, more in settings_of_runs():
             summary = summary_of(run, *more)
             if summary is not None:
@@ -511,6 +589,7 @@ def main():
     check_groups()
     check_ring()
     check_offload()
+    check_gpu()
     check_gathers()
     check_traffic_ratios()
     for failure in failures:

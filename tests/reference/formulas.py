@@ -3,6 +3,7 @@
 
 Rajbhandari et al. 2020 (ZeRO), sections 5 and 7, with what they leave out: the padding of flat units, the partial sums
 of the tree of additions, the units that stage 3 gathers, activations, scratch memory, and what the collectives need.
+On a GPU: what works beside what (docs/gpu.md), and so what has to be there at one time.
 With offload: Ren et al. 2021 (ZeRO-Offload), section 4.1, and Rajbhandari et al. 2021 (ZeRO-Infinity), section 5.
 Bytes are exact integers; results are per rank.
 
@@ -50,6 +51,11 @@ CHUNK = 2**18  # elements of a slice that move between tiers as one
 BLOCK = 4096  # bytes: what a file is made of
 PASSING = 3  # chunks of each state in host memory on their way between files and AdamW: read, updated, written
 UNITS_AHEAD = 2  # units whose parameters are in host memory on their way from files to the device
+# On a GPU: what kernels leave for the host (the norm's accumulator, a digest of 16 bytes, the first tensor that is not
+# finite, a sum, and whether an index was bad, in 8 each), what cuBLAS works in, and how much of STAGING is device memory.
+RESULTS = NORM_ACCUMULATOR + 16 + 3 * 8
+CUBLAS = 32 * 2**20
+GPU_STAGING = STAGING // 2
 TOKEN_ROWS = 1024  # of the tied table, whose gradient is added in fp32 before it is rounded
 
 
@@ -72,7 +78,8 @@ class Run:
     bucket: int = 0  # bytes, over all slices, that one collective moves at most; 0: a unit
     collectives: str = "canonical"
     products: str = "canonical"
-    threads: int = 1  # of products
+    threads: int = 1  # of products, on the CPU
+    backend: str = "cpu"  # "cuda": queues beside each other, and memory that the host cannot read
     # Stages 2 and 3: where fp32 weights, moments and the gradient's slice live, and (stage 3) the parameters' slices.
     optimizer_place: str = "device"  # "host", "nvme"
     parameters_place: str = "device"
@@ -81,6 +88,15 @@ class Run:
     @property
     def offloads(self):
         return self.optimizer_place != "device"
+
+    @property
+    def on_gpu(self):
+        return self.backend == "cuda"
+
+    @property
+    def staging(self):
+        """Bytes of the device's memory through which a communicator's ranks exchange."""
+        return GPU_STAGING if self.on_gpu else STAGING
 
     @property
     def slices(self):
@@ -201,9 +217,22 @@ def workspace(run):
     elements += 2 * h  # of the final norm's weight and bias, until the embedding's backward
     rounded_late = min(v, TOKEN_ROWS) * h if run.precision == "bf16" else 0
     rounded_late += 2 * 4 * s * b * h if run.tiles > 1 else 0  # an input's gradient, and what the next tile adds to it
-    products = LIBRARY_SCRATCH if run.products == "library" else run.threads * CANONICAL_SCRATCH
     followed = FOLLOWED_SUMS if run.stage == "baseline" else 0
-    return element * elements + FP32 * (rounded_late + products + followed)
+    scratch = element * elements + FP32 * (rounded_late + followed)
+    if run.on_gpu:  # kernels take operands as they lie; the library has memory of its own
+        return scratch + RESULTS + (CUBLAS if run.products == "library" else 0)
+    return scratch + FP32 * (LIBRARY_SCRATCH if run.products == "library" else run.threads * CANONICAL_SCRATCH)
+
+
+def in_flight(run, sizes):
+    """Bytes of whole gradients in stages 2 and 3, where a unit's lives from its backward pass to its reduction or its way
+    down. On a GPU both of these go on beside the next backward pass, and another gradient waits for them to end."""
+    if run.stage not in ("2", "3"):
+        return 0
+    at_once = sizes
+    if run.on_gpu and (run.slices > 1 or run.offloads):
+        at_once = [sum(sizes[i : i + 2]) for i in range(len(sizes))]  # backward goes through neighbours
+    return PRECISIONS[run.precision].gradient * max(at_once)
 
 
 def columns_of(run, slice_size):
@@ -213,10 +242,10 @@ def columns_of(run, slice_size):
     return min(slice_size, max(1, run.bucket // (run.slices * PRECISIONS[run.precision].gradient)))
 
 
-def staged_block(ranks):
+def staged_block(staging, ranks):
     """The most bytes that a rank offers one other at a time: half of the staging memory less a counter and the tables."""
     tables = round_up(2 * 16 * ranks, LINE)
-    return (STAGING - 2 * LINE - tables) // 2 // (ranks - 1) // LINE * LINE
+    return (staging - 2 * LINE - tables) // 2 // (ranks - 1) // LINE * LINE
 
 
 def buckets(run, sizes):
@@ -226,18 +255,26 @@ def buckets(run, sizes):
     columns = columns_of(run, slice_size)
 
     def plain(ranks):  # one that moves fp32 and scalars only
-        return 0 if ranks == 1 else STAGING + PART
+        return 0 if ranks == 1 else run.staging + PART
 
     if run.slices == 1:
         states = PART if bf16 else 0  # gradients become fp32 there
     elif run.collectives == "native":
         part = min(columns, LARGEST_COUNT // run.slices)
-        states = STAGING + FP32 * part + (run.slices * FP32 * part if bf16 or part < slice_size else 0)
+        states = run.staging + FP32 * part + (run.slices * FP32 * part if bf16 or part < slice_size else 0)
     else:
-        states = STAGING + PART
+        states = run.staging + PART
     if run.groups == 1:
         return states
     return states + plain(run.world) + plain(run.groups)  # for losses, and between groups
+
+
+def host_buckets(run):
+    """Bytes of staging in host memory: beside a GPU every communicator of two or more ranks has it."""
+    if not run.on_gpu or run.stage == "baseline":
+        return 0
+    communicators = [run.slices] if run.groups == 1 else [run.slices, run.world, run.groups]
+    return STAGING * sum(ranks > 1 for ranks in communicators)
 
 
 def parts_of(run, columns):
@@ -248,7 +285,7 @@ def parts_of(run, columns):
         part = min(columns, LARGEST_COUNT // run.slices)
     else:
         wire = FP32 if run.collectives == "ring" else PRECISIONS[run.precision].gradient
-        part = min(PART // FP32, staged_block(run.slices) // wire)
+        part = min(PART // FP32, staged_block(run.staging, run.slices) // wire)
     return divide_up(columns, part)
 
 
@@ -392,14 +429,15 @@ def plan(run):
     memory["partial_sums"] = partial_sums(run, padded)
     times, peak = gathers(sizes, run.prefetch, run.reshard)
     memory["gathered"] = widths.parameter * peak if run.stage == "3" else 0
-    # One unit's whole gradient lives from its backward pass to its reduction.
-    memory["gradient_in_flight"] = widths.gradient * max(sizes) if run.stage in ("2", "3") else 0
+    memory["gradient_in_flight"] = in_flight(run, sizes)
     memory["activations"] = activations(run)["total"]
     memory["workspace"] = workspace(run)
     memory["buckets"] = buckets(run, sizes)
 
     sent = communication(run, sizes, times)
     host, files, moved = offload(run, sizes, times) if run.offloads else ({}, {}, {})
+    if host_buckets(run):
+        host["buckets"] = host_buckets(run)
     listing = []
     for (name, tensors), size, n in zip(units, sizes, times):
         listing.append({"name": name, "parameters": sum(tensors), "padded": size})
@@ -438,6 +476,7 @@ def parse(arguments):
     parser.add_argument("--micro-steps", type=at_least(1), default=1)
     parser.add_argument("--precision", choices=sorted(PRECISIONS), default="fp32")
     parser.add_argument("--wrap", type=at_least(1), default=1)
+    parser.add_argument("--tiles", type=at_least(1), default=1, help="parts of a block's products, each a unit")
     parser.add_argument("--accumulation", choices=("ranks-first", "local-first"), default="ranks-first")
     parser.add_argument("--prefetch", type=at_least(0), default=1)
     parser.add_argument("--reshard", choices=("on", "off"), default="on")
@@ -447,7 +486,8 @@ def parse(arguments):
     parser.add_argument("--shard-group", type=at_least(0), default=0, help="stage 3: ranks of a group; 0: all")
     parser.add_argument("--bucket", type=at_least(0), default=0, help="bytes; 0: a unit")
     parser.add_argument("--collectives", choices=("canonical", "ring", "native"), default="canonical")
-    parser.add_argument("--products", choices=("canonical", "library"), default="canonical")
+    parser.add_argument("--products", choices=("canonical", "library"), default="canonical", help="whatever the backend")
+    parser.add_argument("--backend", choices=("cpu", "cuda"), default="cpu")
     parser.add_argument("--threads", type=at_least(1), default=1)
     parser.add_argument("--optimizer-place", choices=("device", "host", "nvme"), default="device")
     parser.add_argument("--parameters-place", choices=("device", "host", "nvme"), default="device")

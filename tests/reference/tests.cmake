@@ -31,6 +31,13 @@ add_test(NAME formulas_equal_what_the_programs_hold_and_send
                  ${CMAKE_RUNTIME_OUTPUT_DIRECTORY} ${CMAKE_SOURCE_DIR}/docs/corpus.txt)
 set_tests_properties(formulas_equal_what_the_programs_hold_and_send PROPERTIES LABELS quick TIMEOUT 240 PROCESSORS 2)
 
+# And on GPUs, with the programs of tests/cuda whose GPUs are pretended.
+add_test(NAME formulas_equal_what_the_programs_hold_and_send_on_gpus
+         COMMAND ${ZERO_NUMPY_PYTHON} -B ${CMAKE_CURRENT_LIST_DIR}/check_formulas.py ${CMAKE_SOURCE_DIR}/tools/run
+                 ${CMAKE_BINARY_DIR}/pretended/bin ${CMAKE_SOURCE_DIR}/docs/corpus.txt cuda)
+set_tests_properties(formulas_equal_what_the_programs_hold_and_send_on_gpus PROPERTIES LABELS cuda TIMEOUT 240
+                                                                                       PROCESSORS 2)
+
 # The program against the reference, tensor by tensor.
 add_executable(dump_run ${CMAKE_CURRENT_LIST_DIR}/dump_run.cpp)
 target_link_libraries(dump_run PRIVATE stage_run nlohmann_json::nlohmann_json)

@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """check_plan.py PLAN: the program plan against the paper's Table 1 and against the second copy of the formulas in Python."""
 
+import itertools
 import json
 import os
 import random
@@ -78,12 +79,13 @@ def check_table_1():
 def settings():
     """Some of all settings, the same each time: as the second copy takes them, without a stage and a model's sizes."""
     choose = random.Random(5)
+    setting = {}
     shapes = [(2, 4, 512, 8, 61), (2, 1, 11, 20, 61), (5, 4, 32, 16, 256), (0, 1, 1, 1, 3), (1, 2, 4, 7, 5), (3, 2, 64, 8, 2000)]
     for _ in range(400):
         world = choose.choice((1, 2, 3, 4, 6, 8))
         collectives = choose.choice(("canonical", "canonical", "ring", "native"))
         shape = choose.choice(shapes)
-        yield shape, {
+        setting = {
             "world": world,
             "micro_steps": choose.choice((1, 1, 2, 3, 4, 9)),
             "precision": choose.choice(("fp32", "bf16")),
@@ -98,10 +100,16 @@ def settings():
             "bucket": choose.choice((0, 0, 1, 100, 30000)),
             "collectives": collectives,
             "products": choose.choice(("canonical", "library")),
+            "backend": choose.choice(("cpu", "cuda")),
             "threads": choose.choice((1, 1, 3)),
             "delayed": choose.random() < 0.2,
             "tiles": choose.choice((1, 1, 2, 3)) if wrap == 1 and not checkpoint and shape[2] > 2 else 1,
         }
+        yield shape, setting
+    # Slices so long, and groups so large, that the staging memory says in how many parts a sum comes.
+    for backend, group, precision, collectives in itertools.product(("cpu", "cuda"), (8, 16), ("fp32", "bf16"), ("canonical", "ring")):
+        long = {"world": 32, "shard_group": group, "bucket": 0, "accumulation": "ranks-first", "delayed": False, "tiles": 1}
+        yield (1, 4, 512, 8, 61), setting | long | {"backend": backend, "precision": precision, "collectives": collectives}
 
 
 def arguments_of(sizes, setting):
@@ -109,8 +117,10 @@ def arguments_of(sizes, setting):
     options = []
     for name, value in zip(("layers", "heads", "width", "context", "vocab"), sizes):
         options += [f"--{name}", value]
-    for name in ("world", "precision", "wrap", "accumulation", "prefetch", "micro_batch", "collectives", "products", "threads"):
+    for name in ("world", "precision", "wrap", "accumulation", "prefetch", "micro_batch", "collectives", "backend", "threads"):
         options += [f"--{name.replace('_', '-')}", setting[name]]
+    by_default = "library" if setting["backend"] == "cuda" else "canonical"
+    options += ["--products", setting["products"]] if setting["products"] != by_default else []
     options += ["--global-batch", setting["micro_batch"] * setting["world"] * setting["micro_steps"]]
     options += ["--reshard-after-forward", "on" if setting["reshard"] else "off"]
     options += ["--checkpoint-activations"] if setting["checkpoint"] else []
@@ -152,6 +162,7 @@ def check_grid():
         if result is None:
             continue
         stages = {s["stage"]: s for s in result["stages"]}
+        check([result["options"][name] for name in ("backend", "products")] == [setting["backend"], setting["products"]], f"options of {options}")
         check(set(stages) == {label for label in labels if run_of(label, model, setting)}, f"stages of {options}: {set(stages)}")
         for label, got in stages.items():
             expected = formulas.plan(run_of(label, model, setting))
@@ -243,6 +254,10 @@ def check_refusals():
         (["--world", "4", "--shard-group", "0"], "--shard-group '0' is not a whole number from 1 up"),
         (["--world", "4", "--shard-group", "2", "--stage", "2"], "has no sharding groups; --stage 3 would do"),
         (["--world", "2", "--precision", "fp16"], "--precision 'fp16' is not known; fp32 or bf16 would do"),
+        (["--world", "2", "--backend", "auto"], "--backend auto is decided where a run starts, which may be another machine; cpu or cuda would do"),
+        (["--world", "2", "--backend", "gpu"], "--backend 'gpu' is not known; cpu or cuda would do"),
+        (["--world", "2", "--backend="], "--backend"),
+        (["--world", "2", "--backend", "cuda", "--products", "fast"], "--products 'fast' is not known; canonical or library would do"),
         (["--world", "2", "--parameters", "1e9", "--dropout", "0.1"], "--parameters plans model states and --dropout changes activations"),
         (["--world", "2", "--parameters", "1e9", "--checkpoint-activations"], "--checkpoint-activations changes activations"),
         (["--world", "2", "--host-memory", "lots"], "--host-memory"),
@@ -309,6 +324,21 @@ def check_text():
     for one, other in ((("-n", 3), ("--world", 3)), (("-n3",), ("--world=3",)), (("-n", 3, "--stage", "stage3_params"), ("-n", 3, "--stage", 3)), (("-n", 3, "--stage", "baseline"), ("-n", 3, "--stage=baseline"))):
         check(run(*one).stdout == run(*other).stdout != "", f"plan {one} is plan {other}")
     lines = run("--world", 4).stdout
+    check("GPU" not in lines and "in each tier" not in lines, "plan speaks of GPUs where there are none")
+    on_gpus = " ".join(run("--world", 4, "--backend", "cuda").stdout.split())
+    for sentence in (
+        "on GPUs with library products",
+        "What it holds in each tier:",
+        "baseline 101.18 0.00 0.00",
+        "stage3_params 89.79 4.19 0.00",
+        "33.6 MB of a rank's workspace are what cuBLAS works in",
+        "with its GPU a rank holds 4.2 MB of host memory, whatever the stage",
+        "stage2_gradients holds 1.6 MB of whole gradients, those of two units in a row",
+    ):
+        check(sentence in on_gpus, f"plan --backend cuda does not say: {sentence}")
+    for arguments, absent in ((("--world", 1), ("two units in a row", "in each tier")), (("--world", 4, "--products", "canonical"), ("cuBLAS",)), (("--world", 4, "--parameters", "1e9"), ("GPU", "in each tier", "units"))):
+        text = run(*arguments, "--backend", "cuda").stdout
+        check(text and not any(words in text for words in absent), f"plan {arguments} --backend cuda says one of {absent}")
     check("stage 3 sends 1.50 times what stage 2 sends" in lines and "activations stay" in lines, "the sentences of plan --world 4")
 
 

@@ -77,6 +77,7 @@ ends 2 "rank 1 was started with another program or other options than rank 0" en
 # What cannot be started, a rank killed from outside, a full standard output.
 expected=(2 "is not a program")
 on 2 "$bin/stage9"
+# shellcheck disable=SC2016  # the inner bash expands them
 ends 3 "was ended by signal 9" bash -c \
   '(sleep 2; pkill -9 -o -f "^$1 --layers 1 .*--seed 77") & exec "$0" -n 2 "$@"' "$source/tools/run" \
   "$bin/stage2_gradients" "${small[@]}" --steps 1000000 --seed 77
