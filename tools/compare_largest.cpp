@@ -125,7 +125,11 @@ Largest read_largest(std::vector<std::string>& arguments, Index ranks) {
   if (given.has("--verify")) {
     throw UnusableInput("--verify holds a baseline beside the run, outside its caps; --largest without it would do");
   }
-  std::vector<std::pair<std::string, std::string>> chosen = {{"--steps", "1"}, {"--device-memory", "16MiB"}};
+  if (given.value("--backend") == "auto") {
+    throw UnusableInput("--largest asks formulas first, which have to know the backend; --backend cpu or cuda would do");
+  }
+  std::vector<std::pair<std::string, std::string>> chosen = {
+      {"--steps", "1"}, {"--device-memory", "16MiB"}, {"--backend", "cpu"}};
   if (!given.has("--model")) {
     chosen.insert(chosen.end(), {{"--heads", "4"}, {"--width", "64"}, {"--context", "64"}, {"--micro-batch", "1"}});
   }

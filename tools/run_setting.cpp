@@ -81,8 +81,8 @@ formula::Setting setting_of(const json& options, const json& otherwise, Index ra
   s.wrap = read.count("wrap", 1, 1);
   s.bucket = read.count("bucket", 1, 0);
   s.native = read.is("collectives", "native");
-  s.library_products = read.is("products", "library");
   s.gpu = read.is("backend", "cuda");
+  s.library_products = read.text("products").value_or(s.gpu ? "library" : "canonical") == "library";
   s.threads = static_cast<int>(std::min<Index>(read.count("threads", 1, 1), 4096));
   s.prefetch = read.count("prefetch", 0, 1);
   s.reshard_after_forward = !read.is("reshard-after-forward", "off") && !read.is("reshard-after-forward", "false");

@@ -509,7 +509,7 @@ class Compare(unittest.TestCase):
             program = result["programs"][0]
             self.assertEqual((program["layers"], program["runs"], program["ended_by"]), ({"formula": formula, "measured": most}, runs, "host"))
             self.assertTrue(result["right"])
-        self.assertEqual(self.arguments("baseline"), ["--as-world", str(RANKS), "--host-memory", "1MiB", "--steps", "1", "--device-memory", "16MiB", *[shapes[i] for i in (2, 3, 0, 1, 4, 5, 6, 7)], "--layers", str(formula - 1)])
+        self.assertEqual(self.arguments("baseline"), ["--as-world", str(RANKS), "--host-memory", "1MiB", "--steps", "1", "--device-memory", "16MiB", "--backend", "cpu", *[shapes[i] for i in (2, 3, 0, 1, 4, 5, 6, 7)], "--layers", str(formula - 1)])
 
     def test_a_largest_model_that_is_not_the_formulas_is_found_and_named(self):
         for most in (0, 1, 40, 10_000):
