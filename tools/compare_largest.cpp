@@ -126,10 +126,13 @@ Largest read_largest(std::vector<std::string>& arguments, Index ranks) {
     throw UnusableInput("--verify holds a baseline beside the run, outside its caps; --largest without it would do");
   }
   if (given.value("--backend") == "auto") {
-    throw UnusableInput("--largest asks formulas first, which have to know the backend; --backend cpu or cuda would do");
+    throw UnusableInput(
+        "--largest asks formulas first, which have to know the backend; --backend cpu or cuda would do");
   }
   std::vector<std::pair<std::string, std::string>> chosen = {
-      {"--steps", "1"}, {"--device-memory", "16MiB"}, {"--backend", "cpu"}};
+      {"--steps", "1"},
+      {"--device-memory", given.value("--backend") == "cuda" ? "64MiB" : "16MiB"},  // cuBLAS works in 32 of them
+      {"--backend", "cpu"}};
   if (!given.has("--model")) {
     chosen.insert(chosen.end(), {{"--heads", "4"}, {"--width", "64"}, {"--context", "64"}, {"--micro-batch", "1"}});
   }

@@ -27,6 +27,7 @@ while (( $# > 0 )); do
     -*) fail "unknown option $1; tools/gpu_check.sh --help lists them" ;;
     *)
       [[ -z $file ]] || fail "$1 is a second file; one is written"
+      [[ -n $1 ]] || fail "'' is not the name of a file"
       file=$(realpath -m -- "$1") ;;
   esac
   shift

@@ -56,6 +56,13 @@ RankGroups::RankGroups(MPI_Comm ranks, const GroupSetting& setting, const std::v
   across_ = make(SplitComm(ranks, rank % S, rank).get(), CollectiveKind::canonical, {});
 }
 
+std::string RankGroups::description() const {
+  if (!group_) return world_->description();
+  if (group_->size() == 1) return across_->description();
+  const std::string within = group_->description(), between = across_->description();
+  return within == between ? within : within + "; between groups " + between;
+}
+
 void RankGroups::clear_traffic() {
   world_->clear_traffic();
   if (group_) group_->clear_traffic();

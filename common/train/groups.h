@@ -4,6 +4,7 @@
 /// slice in different groups.
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "common/comm/communicator.h"
@@ -31,6 +32,9 @@ class RankGroups {
   [[nodiscard]] Communicator& world() { return *world_; }
   [[nodiscard]] Communicator& group() { return group_ ? *group_ : *world_; }
   [[nodiscard]] Communicator& across() { return *across_; }
+
+  /// For the plan: how sharding groups communicate, and where that differs what goes between them.
+  [[nodiscard]] std::string description() const;
 
   /// Starts the counts of a step at zero.
   void clear_traffic();

@@ -51,7 +51,7 @@ void derive_backend(Options& options) {
   }
   if (cuda && !options.products_given) options.products = ProductKind::library;
   if (!cuda && options.transport == TransportKind::nccl) {
-    throw UnusableInput("--transport nccl moves memory of GPUs and --backend is cpu; --transport auto would do");
+    throw UnusableInput("--transport nccl moves memory of GPUs and this run is on the CPU; --transport auto would do");
   }
 }
 

@@ -131,7 +131,7 @@ Run::Run(const Program& program, const Options& options, const Ranks& ranks)
                         held_out_ ? held_out_->evaluated() : 0, devices(),
                         options.dtype() == Dtype::bf16 ? device_->products().bf16_description()
                                                        : device_->products().description(),
-                        groups_->group().description()}));
+                        groups_->description()}));
   trainer_ = agree_to_make(ranks.comm, [&] { return program.make_trainer(context); });
   if (const std::string storage = trainer_->storage(); !storage.empty()) say(ranks, "swap files by " + storage + "\n");
   if (options.verify) {

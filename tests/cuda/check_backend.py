@@ -120,6 +120,10 @@ def one_rank_without_a_gpu_is_named():
     wrapper.chmod(0o755)
     for options in (CUDA, ["--backend", "auto"]):
         refused(wrapper, [on_gpu / "stage1_optimizer", *SMALL, *options], 2, "rank 1: --backend", "cpu", ranks=2)
+    # Room for what ranks exchange, and not for the products that are tried next.
+    wrapper.write_text(wrapper.read_text().replace("DEVICES=0", "MEMORY=2400000"))
+    options = [on_gpu / "stage1_optimizer", *SMALL, *CUDA, "--products", "canonical"]
+    refused(wrapper, options, 3, "rank 1: asked for", "which the machine does not have", ranks=2)
 
 
 def refuses_in_one_sentence():
@@ -130,7 +134,7 @@ def refuses_in_one_sentence():
     refused(here, cuda, 2, "--backend cuda: cudaGetDeviceCount finds no GPU", "--backend cpu", ranks=2, gpus=0)
     refused(here, [*cuda, "--transport", "nccl"], 2, "--transport nccl", "ranks 0 and 1 share", ranks=2, gpus=1)
     refused(here, [*cuda, "--collectives", "native"], 2, "--collectives native", "canonical", ranks=2, gpus=1)
-    refused(here, [*SMALL, "--backend", "cpu", "--transport", "nccl"], 2, "--transport nccl", "--backend", ranks=2)
+    refused(here, [*SMALL, "--backend", "cpu", "--transport", "nccl"], 2, "--transport nccl", "on the CPU", ranks=2)
     refused(here, [*cuda, "--device-memory", "5MiB"], 3, "5.0 MiB", "ask plan what fits", ranks=2)
     # More than a pretended GPU has, or any other.
     much = SMALL if there is None else ["--model", "gpt2-xl", "--micro-batch", "128", "--steps", "1"]

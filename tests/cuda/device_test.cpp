@@ -64,6 +64,18 @@ TEST_P(CudaDeviceWaiting, WhatAWatchThrowsEndsTheWaitAndTheDeviceGoesOn) {
   EXPECT_EQ(downloaded(device_, ones.array()), all(1.0F));
 }
 
+// A launch that waits for room in its stream asks no watch: so computing is never so far behind.
+TEST_P(CudaDeviceWaiting, TheHostIsNeverManyMarksAheadOfComputing) {
+  const Buffer ones = device_.allocate(Category::activations, kSize);
+  int looks = 0;
+  const cuda::Watch watch = device_.watches().add([&] { ++looks; });
+  for (int mark = 0; mark < 100; ++mark) {
+    device_.kernels().fill(ones.array(), 1.0F);
+    device_.mark();
+  }
+  EXPECT_GE(looks, 100 - 32);
+}
+
 // --- memory ----------------------------------------------------------------------------------------------------------
 
 TEST(CudaDeviceMemory, ThatRunsOutIsTheDesignsSentenceAndNothingIsBooked) {

@@ -8,6 +8,10 @@ namespace {
 
 /// With so many marks of a queue not known to be reached, the GPU is asked before there are more.
 constexpr std::size_t kManyMarks = 256;
+/// Queue::compute has no more: the host waits for the oldest. Between two marks stand some tens of launches, and a
+/// stream takes about a thousand before a launch waits, where no watch is asked and a peer that has gone is waited for
+/// forever.
+constexpr std::size_t kMostMarksOfCompute = 32;
 
 }  // namespace
 
@@ -50,6 +54,9 @@ Mark Queues::mark(Queue queue) {
   Line& line = at(queue);
   while (line.events.size() >= kManyMarks && cudaEventQuery(line.events.front()) == cudaSuccess) {
     set_reached(line, line.reached + 1);
+  }
+  if (queue == Queue::compute && line.events.size() >= kMostMarksOfCompute) {
+    synchronize(Mark{queue, line.reached + 1});
   }
   const cudaEvent_t event = idle_event();
   const cudaError_t status = cudaEventRecord(event, line.stream.handle());

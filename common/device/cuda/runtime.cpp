@@ -36,7 +36,13 @@ void check(cudaError_t status, const char* call) {
 
 int count_devices() {
   int count = 0;  // left as it is by a call that fails
-  check(cudaGetDeviceCount(&count), "cudaGetDeviceCount");
+  const cudaError_t status = cudaGetDeviceCount(&count);
+  if (status != cudaSuccess && status != cudaErrorInsufficientDriver && status != cudaErrorNoDevice) {
+    throw UnusableInput(fmt::format(
+        "--backend cuda: cudaGetDeviceCount failed: {} (CUDA error {}); see nvidia-smi, or use --backend cpu",
+        cudaGetErrorString(status), static_cast<int>(status)));
+  }
+  check(status, "cudaGetDeviceCount");
   if (count == 0) check(cudaErrorNoDevice, "cudaGetDeviceCount");
   return count;
 }
