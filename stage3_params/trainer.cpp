@@ -143,10 +143,8 @@ std::vector<double> Trainer::evaluate(const Sampler& held_out, Index first) {
   held_out.load(first, model_.tokens(), model_.targets());
   model_.evaluate();
   forward();
-  for (Gathered& unit : gathered_) {  // the head's, and what was gathered ahead for a backward pass
-    unit.pending.wait();
-    unit = {};
-  }
+  // The head's, and what was gathered ahead for a backward pass, when it is there.
+  for (Gathered& unit : gathered_) unit.pending.wait(), unit = {};
   return model_.sequence_losses();
 }
 
